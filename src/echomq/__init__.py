@@ -1,0 +1,1 @@
+"""echomq: a job queue whose lease is a scope."""
