@@ -1,0 +1,147 @@
+"""The names of a queue's keys, and what may be in a name (Protocol, section 2)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, final
+
+import attrs
+
+_QUEUE: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_TASK: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_PREFIX: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_MAX_DEDUP_BYTES: Final = 256
+
+
+def _refuse(what: str, rule: str, value: object) -> ValueError:
+    return ValueError(f"{what} is {rule}, not {value!r}")
+
+
+@lru_cache(maxsize=1024)
+def check_queue_name(name: str) -> str:
+    """Answer the name if a queue may have it.
+
+    Raises:
+        ValueError: Not 1 to 128 of `A-Z a-z 0-9 . _ -`.
+    """
+    if not isinstance(name, str) or _QUEUE.fullmatch(name) is None:
+        raise _refuse("a queue's name", "1 to 128 of A-Z a-z 0-9 . _ -", name)
+    return name
+
+
+@lru_cache(maxsize=1024)
+def check_task_name(name: str) -> str:
+    """Answer the name if a task may have it.
+
+    Raises:
+        ValueError: Not 1 to 128 of `A-Z a-z 0-9 . _ : -`.
+    """
+    if not isinstance(name, str) or _TASK.fullmatch(name) is None:
+        raise _refuse("a task's name", "1 to 128 of A-Z a-z 0-9 . _ : -", name)
+    return name
+
+
+def check_dedup_key(key: str) -> str:
+    """Answer the key if jobs may be deduplicated by it.
+
+    Raises:
+        ValueError: Not 1 to 256 bytes of UTF-8 without control characters.
+    """
+    rule = f"1 to {_MAX_DEDUP_BYTES} bytes of UTF-8 without control characters"
+    if not isinstance(key, str):
+        raise _refuse("a dedup key", rule, key)
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:  # a lone surrogate
+        raise _refuse("a dedup key", rule, key) from None
+    if not 1 <= size <= _MAX_DEDUP_BYTES or _CONTROL.search(key) is not None:
+        raise _refuse("a dedup key", rule, key)
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Answer the prefix if keys may begin with it; braces would move the hash tag.
+
+    Raises:
+        ValueError: Not 1 to 64 of `A-Z a-z 0-9 . _ : -`.
+    """
+    if not isinstance(prefix, str) or _PREFIX.fullmatch(prefix) is None:
+        raise _refuse("a key prefix", "1 to 64 of A-Z a-z 0-9 . _ : -", prefix)
+    return prefix
+
+
+@final
+@attrs.frozen(kw_only=True)
+class QueueKeys:
+    """Every key of one queue: `emq:{<queue>}:<suffix>`; the braces make it one cluster slot.
+
+    Raises:
+        ValueError: The prefix or the queue's name does not fit; nothing was sent.
+    """
+
+    prefix: str = attrs.field(default="emq", validator=lambda _i, _a, value: check_prefix(value))
+    """What the keys begin with, configurable per client."""
+    queue: str = attrs.field(validator=lambda _i, _a, value: check_queue_name(value))
+    """The queue's name."""
+    base: str = attrs.field(init=False, repr=False, eq=False)
+    """`emq:{<queue>}:`, with which every key of the queue begins."""
+    meta: str = attrs.field(init=False, repr=False, eq=False)
+    """Hash: protocol version, pause, keeper; KEYS[1] of every script."""
+    void: str = attrs.field(init=False, repr=False, eq=False)
+    """Never written: KEYS[2] of every script (rule 11)."""
+    pending: str = attrs.field(init=False, repr=False, eq=False)
+    """Sorted set: ready to be claimed."""
+    active: str = attrs.field(init=False, repr=False, eq=False)
+    """Sorted set: claimed, scored by lease deadline."""
+    schedule: str = attrs.field(init=False, repr=False, eq=False)
+    """Sorted set: due later."""
+    dead: str = attrs.field(init=False, repr=False, eq=False)
+    """Sorted set: the morgue."""
+    waiting: str = attrs.field(init=False, repr=False, eq=False)
+    """Sorted set: flow parents held until their children settle."""
+    done: str = attrs.field(init=False, repr=False, eq=False)
+    """Sorted set: kept results, scored by expiry."""
+    wake: str = attrs.field(init=False, repr=False, eq=False)
+    """List: the wake tokens that parked workers block on."""
+    events: str = attrs.field(init=False, repr=False, eq=False)
+    """Stream, and the channel of the same name."""
+    counts: str = attrs.field(init=False, repr=False, eq=False)
+    """Hash: how many jobs ended, by kind."""
+    cancel_channel: str = attrs.field(init=False, repr=False, eq=False)
+    """Channel on which cancel requests for running jobs are told."""
+
+    def __attrs_post_init__(self) -> None:
+        """Spell out the fixed keys once, so that the hot path only reads them."""
+        put = object.__setattr__
+        base = f"{self.prefix}:{{{self.queue}}}:"
+        put(self, "base", base)
+        for suffix in ("meta", "void", "pending", "active", "schedule", "dead", "waiting", "done", "wake", "events"):
+            put(self, suffix, base + suffix)
+        put(self, "counts", base + "counts")
+        put(self, "cancel_channel", base + "cancel")
+
+    def job(self, id: str) -> str:
+        """Name the job's row."""
+        return f"{self.base}job:{id}"
+
+    def log(self, id: str) -> str:
+        """Name the job's log."""
+        return f"{self.base}job:{id}:log"
+
+    def dedup(self, key: str) -> str:
+        """Name a deduplication key's holder.
+
+        Raises:
+            ValueError: The key does not fit.
+        """
+        return f"{self.base}dedup:{check_dedup_key(key)}"
+
+    def once(self, client: str, verb: str) -> str:
+        """Name the memory of a client's last call of a verb (rule 6)."""
+        return f"{self.base}once:{client}:{verb}"
+
+    def result_channel(self, id: str) -> str:
+        """Name the channel on which the job's ending is told: that of its row."""
+        return self.job(id)

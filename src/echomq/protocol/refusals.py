@@ -1,0 +1,124 @@
+"""Verdicts: what a script answers for each item, and the error a refusal becomes (Protocol, sections 4 and 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from echomq.errors import (
+    InvalidJobError,
+    JobNotFoundError,
+    JobStateError,
+    LeaseLostError,
+    ProtocolMismatchError,
+    QueueFullError,
+    ServerError,
+)
+from echomq.protocol.version import PROTOCOL
+
+if TYPE_CHECKING:
+    from echomq.errors import EchoMQError
+
+OK: Final = "ok"
+ADMITTED: Final = "admitted"
+"""Enqueue: the job is in the queue, now or since an earlier sending of the same call."""
+DUPLICATE: Final = "duplicate"
+"""Enqueue: the dedup key is held; the detail is the holder's id."""
+COLLISION: Final = "collision"
+"""Enqueue: another producer's job has that id; mint again."""
+ASKED: Final = "asked"
+"""Cancel: the job is running and its worker has been asked to stop."""
+ENDED: Final = "ended"
+"""The verb ended the job."""
+CANCEL: Final = "cancel"
+"""Extend: the lease is renewed, and a cancel request waits; the detail is its reason."""
+
+STALE: Final = "EMQSTALE"
+"""The fence refused a write: another claim, or none, holds the job."""
+GONE: Final = "EMQGONE"
+"""There is no row: finished, or never existed."""
+STATE: Final = "EMQSTATE"
+"""Refused in this state, which is the detail."""
+KIND: Final = "EMQKIND"
+"""A value is not of its kind or out of range; the detail names it."""
+FULL: Final = "EMQFULL"
+"""The queue's `max_size` is reached."""
+VERSION: Final = "EMQVERSION"
+"""The queue speaks another major version, which is the detail."""
+
+
+@final
+@attrs.frozen
+class Verdict:
+    """One item's answer: a word of class, then a detail."""
+
+    code: str
+    """`ok`, `admitted`, `duplicate`, ... or a refusal's class word, which begins with `EMQ`."""
+    detail: str = ""
+    """What follows the class word; "" when nothing does."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the verb did, or had done, what was asked: the code is not a refusal's."""
+        return not self.code.startswith("EMQ")
+
+    @classmethod
+    def parse(cls, text: bytes | str) -> Verdict:
+        """Read a verdict string such as `EMQSTATE active`. A script's error text that begins with `EMQ` is one too."""
+        if text in _COMMON:
+            return _COMMON[text]
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "replace")
+        code, _, detail = text.partition(" ")
+        return cls(code, detail)
+
+    def error(
+        self, *, id: str = "", token: int = 0, queue: str = "", expected: str = ""
+    ) -> EchoMQError | None:
+        """Answer the error that this refusal is, or None when it is not one.
+
+        Args:
+            id: The job the item was about.
+            token: The fencing token the item presented; 0 when the verb is not fenced.
+            queue: The queue's name, for the message.
+            expected: The states in which the verb would have worked, for the message.
+        """
+        match self.code:
+            case _ if self.ok:
+                return None
+            case "EMQSTALE":
+                return LeaseLostError(self.detail or "stale", id, token)
+            case "EMQGONE":
+                return LeaseLostError("gone", id, token) if token else JobNotFoundError(id)
+            case "EMQSTATE":
+                return JobStateError(expected, self.detail, id)
+            case "EMQKIND":
+                return InvalidJobError(f"{id or 'the call'}: the server refused a value: {self.detail or 'unknown'}")
+            case "EMQFULL":
+                return QueueFullError(queue, self.detail)
+            case "EMQVERSION":
+                return ProtocolMismatchError(queue, self.detail, PROTOCOL)
+        return ServerError(self.code, self.detail)  # of a newer minor version
+
+
+def raise_for(verdict: Verdict, *, id: str = "", token: int = 0, queue: str = "", expected: str = "") -> None:
+    """Raise the error that the verdict is, if it is a refusal. See `Verdict.error` for the arguments.
+
+    Raises:
+        LeaseLostError: EMQSTALE, or EMQGONE for a fenced write.
+        JobNotFoundError: EMQGONE otherwise.
+        JobStateError: EMQSTATE.
+        InvalidJobError: EMQKIND.
+        QueueFullError: EMQFULL.
+        ProtocolMismatchError: EMQVERSION.
+        ServerError: A refusal that this version does not know.
+    """
+    error = verdict.error(id=id, token=token, queue=queue, expected=expected)
+    if error is not None:
+        raise error
+
+
+_COMMON: Final[dict[bytes | str, Verdict]] = {
+    form: Verdict(word) for word in (OK, ADMITTED, COLLISION, ASKED, ENDED) for form in (word, word.encode())
+}
