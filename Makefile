@@ -1,0 +1,121 @@
+# Everything is run from here, by people and by CI alike. Needs Python 3.11 or later, git and make; no root.
+# `make` or `make help` lists the targets.
+
+# The first Python that is new enough and can make a virtual environment. Override: make PYTHON=/path/to/python test
+# (Version managers put stand-ins for versions they do not have on PATH: hence the trial.)
+PYTHON ?= $(firstword $(foreach p,python3.11 python3 python3.12 python3.13 python3.14 python,$(if $(shell $(p) -c \
+	"import sys, venv, ensurepip; print(sys.version_info >= (3, 11) or '')" 2>/dev/null | grep True),$(p))))
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed-by-make
+# Processes that pytest spreads over; each has a server of its own.
+JOBS ?= 2
+# Where `make demo` reads the files whose checksums it takes.
+DIR ?= src
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONUNBUFFERED := 1
+
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed 's/:.*## /\t/' | expand -t 14
+
+# --- the environment -------------------------------------------------------------------------
+
+# No build isolation: the build backend comes pinned from constraints.txt like everything else.
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or later with the venv module was found on PATH" \
+		"(on Debian: apt install python3-venv); or say make PYTHON=/path/to/python" >&2; exit 1; }
+	test -x $(PY) || "$(PYTHON)" -m venv $(VENV)
+	$(PY) -m pip install --quiet --constraint constraints.txt hatchling editables
+	$(PY) -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	touch $@
+
+.PHONY: install
+install: $(STAMP) ## make .venv with the pinned versions
+
+.PHONY: constraints
+constraints: ## write constraints.txt anew from the newest versions that fit pyproject.toml
+	rm -rf build/constraints
+	"$(PYTHON)" -m venv build/constraints
+	build/constraints/bin/python -m pip install --quiet hatchling editables
+	build/constraints/bin/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	grep '^#' constraints.txt > build/constraints/new.txt
+	build/constraints/bin/python -m pip freeze --exclude-editable | tr 'A-Z_' 'a-z-' | LC_ALL=C sort >> build/constraints/new.txt
+	cp build/constraints/new.txt constraints.txt
+
+# --- what CI runs ----------------------------------------------------------------------------
+
+# In this order, the quick ones first, each named before it starts; pytest ends it, so that its closing line is the last.
+.PHONY: test
+test: check docs unit ## everything that CI runs (under 10 minutes)
+
+.PHONY: check
+check: lint types layers lua ## all checks that run no code of ours
+
+.PHONY: lint
+lint: $(STAMP) ## ruff: rules and format
+	@echo "== ruff"
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+.PHONY: format
+format: $(STAMP) ## ruff: mend what can be mended
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+.PHONY: types
+types: $(STAMP) ## mypy, strict
+	@echo "== mypy"
+	$(PY) -m mypy
+
+.PHONY: layers
+layers: $(STAMP) ## import-linter: imports only go down
+	@echo "== import-linter"
+	$(VENV)/bin/lint-imports
+
+.PHONY: lua
+lua: $(STAMP) ## Lua 5.1 syntax of every assembled script; luacheck where present
+	@echo "== Lua"
+	$(PY) tools/check_lua.py
+
+.PHONY: docs
+docs: $(STAMP) ## Sphinx, nitpicky, warnings are errors; the examples in the pages are run
+	@echo "== docs"
+	$(PY) -m sphinx -E -W --keep-going -n -q -b html docs docs/_build/html
+	$(PY) -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
+
+.PHONY: unit
+unit: $(STAMP) ## pytest alone; ARGS="-k claim -x" are passed on
+	@echo "== pytest"
+	$(PY) -m pytest -n $(JOBS) $(ARGS)
+
+.PHONY: coverage
+coverage: $(STAMP) ## pytest with branch coverage; the page is build/coverage/index.html
+	rm -f .coverage .coverage.*
+	$(PY) -m coverage run -m pytest $(ARGS)
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage html --quiet --directory build/coverage
+	$(PY) -m coverage report
+
+# --- what takes longer -----------------------------------------------------------------------
+
+.PHONY: prove
+prove: $(STAMP) ## what takes longer than CI has: all mutants, kill -9, soaks
+	HYPOTHESIS_PROFILE=prove $(PY) -m pytest -m prove --timeout 1800 $(ARGS)
+
+.PHONY: bench
+bench: $(STAMP) ## benchmarks, side by side with peers
+	$(PY) benchmarks/bench.py $(ARGS)
+
+.PHONY: demo
+demo: $(STAMP) ## checksums of every file under DIR, as jobs, on a private server: make demo DIR=...
+	@$(PY) -m echomq.demo "$(DIR)" $(ARGS)
+
+.PHONY: clean
+clean: ## remove what was made, the environment included
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
