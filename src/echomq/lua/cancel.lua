@@ -1,0 +1,32 @@
+-- verb: cancel
+-- purpose: End jobs that do not run; ask those that do, by channel and by heartbeat.
+-- section: Protocol, section 5
+-- flags: allow-oom
+-- include: now, once, items, emit, row, ending
+-- keys: meta hash; pending zset; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
+-- argv: client tag; number count
+-- item: id tag; reason text
+-- reply: a verdict an item
+-- verdicts: cancelled; asked
+-- refusals: EMQGONE; EMQSTATE; EMQVERSION; EMQSTALE
+-- events: cancelled; cancel_requested
+-- cost: O(log n) an item
+-- bound: 256 items
+-- moves: pending -> done; pending -> nothing; schedule -> done; schedule -> nothing; active -> active
+local kept, refused = recall()
+if kept or refused then return kept or refused end
+
+local verdicts = each(3, 2, function(at)
+  local id, reason = ARGV[at], ARGV[at + 1]
+  local row = read(id)
+  if not row.state then return 'EMQGONE' end
+  if row.state == 'pending' or row.state == 'schedule' then return cancel_now(id, row, reason) end --!guard cancel-now
+  if row.state ~= 'active' then return 'EMQSTATE ' .. row.state end --!guard cancel-state
+  call('HSET', row_key(id), 'cancel', reason) --!write cancel-request
+  call('PUBLISH', P .. 'cancel', id .. ' ' .. row.attempts .. ' ' .. reason) --!write cancel-event
+  emit('cancel_requested', id, 'token', row.attempts, 'reason', reason)
+  return 'asked ' .. row.attempts
+end)
+flush_tally()
+remember(verdicts)
+return verdicts

@@ -1,0 +1,33 @@
+-- verb: complete
+-- purpose: Retire jobs that succeeded, with their results on the `done` shelf if they asked for that.
+-- section: Protocol, sections 1 and 5
+-- flags: allow-oom
+-- include: now, once, items, emit, row, ending, fence
+-- keys: meta hash; pending zset; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
+-- argv: client tag; number count
+-- item: id tag; token integer; nonce tag; result bytes
+-- reply: a verdict an item
+-- verdicts: ok
+-- refusals: EMQSTALE; EMQGONE; EMQVERSION
+-- events: completed
+-- cost: O(log n) an item
+-- bound: 256 items
+-- moves: active -> done; active -> nothing; pending -> done; pending -> nothing
+local kept, refused = recall()
+if kept or refused then return kept or refused end
+
+local verdicts = each(3, 4, function(at)
+  local id, token, nonce = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local row, refusal = fenced(id, token, nonce)
+  if not row then
+    -- The late holder: reaped back to pending, claimed by nobody since, unchanged since. Its work is done; accept it.
+    row = read(id)
+    if row.state ~= 'pending' or not holds(row, token, nonce) or not call('ZSCORE', SETS.pending, id) then return refusal end --!guard late
+  end
+  finish(id, row, 'completed', 'result', ARGV[at + 3])
+  emit('completed', id, 'token', token)
+  return 'ok'
+end)
+flush_tally()
+remember(verdicts)
+return verdicts

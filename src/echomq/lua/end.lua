@@ -1,0 +1,30 @@
+-- verb: end
+-- purpose: A fenced ending that is neither success nor death: cancelled or discarded, with a reason.
+-- section: Protocol, section 5
+-- flags: allow-oom
+-- include: now, once, items, emit, row, ending, fence
+-- keys: meta hash; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
+-- argv: client tag; number count
+-- item: id tag; token integer; nonce tag; kind text; reason text
+-- reply: a verdict an item
+-- verdicts: ok
+-- refusals: EMQSTALE; EMQGONE; EMQKIND; EMQVERSION
+-- events: cancelled; discarded
+-- cost: O(log n) an item
+-- bound: 256 items
+-- moves: active -> done; active -> nothing
+local kept, refused = recall()
+if kept or refused then return kept or refused end
+
+local verdicts = each(3, 5, function(at)
+  local id, kind = ARGV[at], ARGV[at + 3]
+  if kind ~= 'cancelled' and kind ~= 'discarded' then return 'EMQKIND kind ' .. kind end --!guard kind
+  local row, refusal = fenced(id, ARGV[at + 1], ARGV[at + 2])
+  if not row then return refusal end --!guard fence
+  finish(id, row, kind, 'reason', ARGV[at + 4])
+  emit(kind, id, 'token', ARGV[at + 1], 'reason', ARGV[at + 4])
+  return 'ok'
+end)
+flush_tally()
+remember(verdicts)
+return verdicts

@@ -1,0 +1,42 @@
+-- verb: fail
+-- purpose: Spend retry budget: the next attempt at the delay the client computed, or the morgue.
+-- section: Protocol, section 5
+-- flags: allow-oom
+-- include: now, number, once, items, emit, bell, row, ending, again, fence
+-- keys: meta hash; active zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
+-- argv: client tag; number count
+-- item: id tag; token integer; nonce tag; delay_ms ms; max_attempts count; error json
+-- reply: a verdict an item
+-- verdicts: retry; dead; cancelled
+-- refusals: EMQSTALE; EMQGONE; EMQKIND; EMQVERSION
+-- events: failed; dead; cancelled
+-- cost: O(log n) an item
+-- bound: 256 items
+-- moves: active -> schedule; active -> dead; active -> done; active -> nothing
+local kept, refused = recall()
+if kept or refused then return kept or refused end
+
+local verdicts = each(3, 6, function(at)
+  local id, token, problem = ARGV[at], ARGV[at + 1], ARGV[at + 5]
+  local delay = whole(ARGV[at + 3], 0, 3162240000000)
+  if not delay then return 'EMQKIND delay_ms ' .. ARGV[at + 3] end --!guard delay
+  local budget = whole(ARGV[at + 4], 0, 1000000000)
+  if not budget then return 'EMQKIND max_attempts ' .. ARGV[at + 4] end --!guard budget
+  local row, refusal = fenced(id, token, ARGV[at + 2])
+  if not row then return refusal end --!guard fence
+  local failures = row.failures + 1
+  if failures >= budget and not row.cancel then --!bound max-attempts
+    bury(id, row, 'failed ' .. failures .. ' of ' .. budget .. ' times', 'failures', failures, 'error', problem)
+    return 'dead'
+  end
+  local verdict = again(id, row, 'schedule', NOW + delay, 'failures', failures, 'error', problem)
+  if verdict then return verdict end
+  release_holder(id)
+  tally('failed')
+  emit('failed', id, 'token', token, 'failures', failures)
+  return 'retry ' .. (NOW + delay)
+end)
+bell()
+flush_tally()
+remember(verdicts)
+return verdicts

@@ -1,0 +1,20 @@
+-- purpose: the names every script uses, and the version fence of the queue.
+-- defines: P, META, CLIENT, NUMBER, call, meta, PAUSED, tally, flush_tally
+local call = redis.call
+local META = KEYS[1]
+local P = string.sub(META, 1, -5)
+local CLIENT, NUMBER = ARGV[1], tonumber(ARGV[2])
+local meta = call('HMGET', META, 'protocol', 'paused', 'closing', 'events', 'lease_max_ms')
+if meta[1] and string.match(meta[1], '^%d+') ~= MAJOR then return redis.error_reply('EMQVERSION ' .. meta[1]) end --!guard version
+local PAUSED = meta[2]
+
+-- Counters are gathered during the call and written once at its end.
+local tallied = {}
+local function tally(name)
+  tallied[name] = (tallied[name] or 0) + 1
+end
+local function flush_tally()
+  for name, n in pairs(tallied) do
+    call('HINCRBY', P .. 'counts', name, n) --!write count
+  end
+end

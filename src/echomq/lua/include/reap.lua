@@ -1,0 +1,41 @@
+-- purpose: the stalled sweep: jobs whose lease has ended go back to pending, or to the morgue when that happened too often.
+-- defines: reap
+-- Answers how many entries were handled; the bound was used up if that is `bound`.
+local function reap_one(id)
+  local row = read(id)
+  if row.state ~= 'active' then --!guard reap-state
+    call('ZREM', SETS.active, id) --!write reap-drop
+    tally(row.state and 'torn' or 'dropped')
+    emit(row.state and 'torn' or 'dropped', id, 'set', 'active')
+    return
+  end
+  local stalls = row.stalls + 1
+  if not row.cancel and stalls > row.max_stalls then --!bound max-stalls
+    bury(id, row, 'stalled: its lease expired ' .. stalls .. ' times, max_stalls is ' .. row.max_stalls, 'stalls', stalls)
+    return
+  end
+  -- The holder stays in the row: a late completion is still welcome as long as nobody else has claimed the job.
+  if not again(id, row, 'pending', -row.priority, 'stalls', stalls) then
+    tally('stalled')
+    emit('stalled', id, 'token', row.attempts, 'stalls', stalls)
+  end
+end
+local function reap(bound)
+  local lease_max = tonumber(meta[5])
+  if lease_max then
+    -- The clock stepped back: a lease further ahead than any lease in use is pulled in.
+    local far = call('ZRANGE', SETS.active, -1, -1, 'WITHSCORES')
+    if far[2] and tonumber(far[2]) > NOW + lease_max then --!guard lease-ahead
+      call('ZADD', SETS.active, NOW + lease_max, far[1]) --!write lease-ahead
+    end
+  end
+  local ids = call('ZRANGE', SETS.active, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound reap
+  for _, id in ipairs(ids) do
+    if not pcall(reap_one, id) then
+      -- An entry that cannot be handled must not be met again and again: its row is left to `repair`.
+      tally('torn')
+      call('ZREM', SETS.active, id) --!write reap-torn
+    end
+  end
+  return #ids
+end

@@ -1,0 +1,31 @@
+-- purpose: the row and its place. Every change of state goes through `place`, so that row and sets agree.
+-- defines: SETS, row_key, read, place, again, release_holder
+local SETS = {
+  pending = P .. 'pending',
+  active = P .. 'active',
+  schedule = P .. 'schedule',
+  dead = P .. 'dead',
+  done = P .. 'done',
+}
+local function row_key(id)
+  return P .. 'job:' .. id
+end
+local function read(id)
+  local f = call('HMGET', row_key(id), 'state', 'attempts', 'holder', 'cancel', 'dedup', 'result_ttl_ms',
+    'priority', 'failures', 'stalls', 'max_stalls', 'step')
+  return {
+    state = f[1], attempts = f[2], holder = f[3], cancel = f[4], dedup = f[5], result_ttl_ms = f[6],
+    priority = tonumber(f[7]) or 0, failures = tonumber(f[8]) or 0, stalls = tonumber(f[9]) or 0,
+    max_stalls = tonumber(f[10]) or 3, step = tonumber(f[11]),
+  }
+end
+-- Whoever holds the job no longer does, not even as a late holder (section 1): every verb that ends a claim or changes a
+-- job calls this; only reap does not.
+local function release_holder(id)
+  call('HDEL', row_key(id), 'holder') --!write holder
+end
+local function place(id, row, state, score, ...)
+  call('ZREM', SETS[row.state], id) --!write leave
+  call('HSET', row_key(id), 'state', state, 'since', NOW, ...) --!write state
+  call('ZADD', SETS[state], score, id) --!write enter
+end

@@ -1,0 +1,20 @@
+-- verb: promote
+-- purpose: Move jobs whose time has come to pending: the round that a claim makes, by itself (also while paused).
+-- section: Protocol, section 5
+-- flags: allow-oom
+-- include: now, number, emit, bell, row, ending, again, promote
+-- keys: meta hash; schedule zset; pending zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; wake list; events stream; counts hash
+-- argv: client tag; number count; bound count
+-- reply: how many entries were handled; as many as the bound means there may be more
+-- verdicts:
+-- refusals: EMQKIND; EMQVERSION
+-- events: promoted; cancelled; dropped; torn
+-- cost: O(log n) an entry
+-- bound: bound
+-- moves: schedule -> pending
+local bound = whole(ARGV[3], 1, 10000)
+if not bound then return redis.error_reply('EMQKIND bound ' .. ARGV[3]) end --!guard bound
+local handled = promote(bound)
+bell()
+flush_tally()
+return handled

@@ -1,0 +1,22 @@
+-- verb: read_job
+-- purpose: One job in full: its row, its score in the set of its state, and its log if asked.
+-- section: Protocol, section 5
+-- flags: no-writes
+-- include: now, row
+-- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list
+-- argv: client tag; number count; id tag; with_log count
+-- reply: now ms; row; score or false; log lines. An absent job: now ms, empty row
+-- verdicts:
+-- refusals: EMQVERSION
+-- events:
+-- cost: O(log n), and the size of the job
+-- bound: one job
+-- moves:
+local id = ARGV[3]
+local row = call('HGETALL', row_key(id))
+if #row == 0 then return { NOW, row } end
+local state = call('HGET', row_key(id), 'state')
+local score = SETS[state] and call('ZSCORE', SETS[state], id)
+local log = {}
+if ARGV[4] == '1' then log = call('LRANGE', row_key(id) .. ':log', 0, -1) end
+return { NOW, row, score or '', log }

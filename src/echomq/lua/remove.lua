@@ -1,0 +1,34 @@
+-- verb: remove
+-- purpose: Erase jobs that do not run, results and all; a running one must be cancelled instead.
+-- section: Protocol, section 5
+-- flags: allow-oom
+-- include: now, once, items, emit, row, ending
+-- keys: meta hash; pending zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
+-- argv: client tag; number count
+-- item: id tag
+-- reply: a verdict an item
+-- verdicts: ok
+-- refusals: EMQGONE; EMQSTATE; EMQVERSION; EMQSTALE
+-- events: removed
+-- cost: O(log n) an item
+-- bound: 256 items
+-- moves: pending -> nothing; schedule -> nothing; dead -> nothing; done -> nothing
+local kept, refused = recall()
+if kept or refused then return kept or refused end
+
+local verdicts = each(3, 1, function(at)
+  local id = ARGV[at]
+  local row = read(id)
+  if not row.state then return 'EMQGONE' end
+  if row.state == 'active' then return 'EMQSTATE active' end --!guard remove-active
+  free_dedup(id, row)
+  call('ZREM', SETS[row.state], id) --!write remove-leave
+  erase(id)
+  tell(id, row, 'removed')
+  tally('removed')
+  emit('removed', id)
+  return 'ok'
+end)
+flush_tally()
+remember(verdicts)
+return verdicts

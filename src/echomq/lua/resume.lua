@@ -1,0 +1,24 @@
+-- verb: resume
+-- purpose: Serve the queue again; lifts `closing`, too.
+-- section: Protocol, section 5
+-- flags: allow-oom
+-- include: now, once, emit, bell
+-- keys: meta hash; pending zset; once:<client>:<verb> string; wake list; events stream
+-- argv: client tag; number count
+-- reply: 1 if this call resumed it, 0 if it was not paused
+-- verdicts:
+-- refusals: EMQVERSION; EMQSTALE
+-- events: resumed
+-- cost: O(1)
+-- bound: 64 tokens
+-- moves:
+local kept, refused = recall()
+if kept or refused then return kept or refused end
+
+local changed = call('HDEL', META, 'paused', 'closing') > 0 and 1 or 0 --!write resumed
+if changed == 1 then emit('resumed', '') end
+PAUSED = nil
+made_ready = call('ZCARD', P .. 'pending')
+bell()
+remember(changed)
+return changed

@@ -1,0 +1,18 @@
+-- verb: ring
+-- purpose: The bell by itself, for a worker that left a park in which it may have been served.
+-- section: Protocol, section 4, rule 10
+-- flags: allow-oom
+-- include: bell
+-- keys: meta hash; pending zset; wake list
+-- argv: client tag; number count
+-- reply: 1 if there is ready work, else 0
+-- verdicts:
+-- refusals: EMQVERSION
+-- events:
+-- cost: O(1)
+-- bound: 1 token
+-- moves:
+if call('EXISTS', P .. 'pending') == 0 then return 0 end
+made_ready = 1
+bell()
+return 1

@@ -1,0 +1,34 @@
+-- verb: snooze
+-- purpose: Put jobs off by a delay, spending nothing.
+-- section: Protocol, section 5
+-- flags: allow-oom
+-- include: now, number, once, items, emit, bell, row, ending, again, fence
+-- keys: meta hash; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
+-- argv: client tag; number count
+-- item: id tag; token integer; nonce tag; delay_ms ms
+-- reply: a verdict an item
+-- verdicts: ok; cancelled
+-- refusals: EMQSTALE; EMQGONE; EMQKIND; EMQVERSION
+-- events: snoozed; cancelled
+-- cost: O(log n) an item
+-- bound: 256 items
+-- moves: active -> schedule; active -> done; active -> nothing
+local kept, refused = recall()
+if kept or refused then return kept or refused end
+
+local verdicts = each(3, 4, function(at)
+  local id, token = ARGV[at], ARGV[at + 1]
+  local delay = whole(ARGV[at + 3], 0, 3162240000000)
+  if not delay then return 'EMQKIND delay_ms ' .. ARGV[at + 3] end --!guard delay
+  local row, refusal = fenced(id, token, ARGV[at + 2])
+  if not row then return refusal end --!guard fence
+  local verdict = again(id, row, 'schedule', NOW + delay)
+  if verdict then return verdict end
+  release_holder(id)
+  emit('snoozed', id, 'token', token)
+  return 'ok'
+end)
+bell()
+flush_tally()
+remember(verdicts)
+return verdicts

@@ -1,0 +1,103 @@
+"""The Python half of each verb: pure values that say what a call sends and how its reply reads.
+
+No await, no clock, no driver: the same `Transition` is run by the asynchronous client, the synchronous one, the tests
+and the conformance kit. One module a verb, named as its script in `echomq/lua/`.
+"""
+
+from __future__ import annotations
+
+from echomq.transitions.age import age
+from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Call, Multi, Transition
+from echomq.transitions.browse import Page, browse
+from echomq.transitions.cancel import CancelRequest, cancel
+from echomq.transitions.checkpoint import Checkpoint, checkpoint
+from echomq.transitions.claim import ClaimReply, claim
+from echomq.transitions.complete import Completion, complete
+from echomq.transitions.configure import configure
+from echomq.transitions.counts import Counts, counts
+from echomq.transitions.end import Ending, end
+from echomq.transitions.enqueue import enqueue
+from echomq.transitions.extend import Renewal, extend
+from echomq.transitions.fail import Failure, fail
+from echomq.transitions.log import LogLine, log
+from echomq.transitions.pause import pause
+from echomq.transitions.progress import Progress, progress
+from echomq.transitions.promote import promote
+from echomq.transitions.read_job import JobInFull, read_job
+from echomq.transitions.reap import reap
+from echomq.transitions.redrive import redrive
+from echomq.transitions.release import Release, release
+from echomq.transitions.remove import remove
+from echomq.transitions.resume import resume
+from echomq.transitions.ring import ring
+from echomq.transitions.scripts import ALL_VERBS, Script, load
+from echomq.transitions.snooze import Snoozed, snooze
+from echomq.transitions.trim import trim
+
+MULTI: dict[str, Multi] = {
+    "enqueue": enqueue,
+    "extend": extend,
+    "complete": complete,
+    "fail": fail,
+    "release": release,
+    "snooze": snooze,
+    "end": end,
+    "progress": progress,
+    "checkpoint": checkpoint,
+    "log": log,
+    "cancel": cancel,
+    "remove": remove,
+    "redrive": redrive,
+}
+"""The verbs whose calls carry many items and answer a verdict for each: those that group commit gathers."""
+
+__all__ = [
+    "ALL_VERBS",
+    "MAX_CALL_BYTES",
+    "MAX_ITEMS",
+    "MULTI",
+    "Call",
+    "CancelRequest",
+    "Checkpoint",
+    "ClaimReply",
+    "Completion",
+    "Counts",
+    "Ending",
+    "Failure",
+    "JobInFull",
+    "LogLine",
+    "Multi",
+    "Page",
+    "Progress",
+    "Release",
+    "Renewal",
+    "Script",
+    "Snoozed",
+    "Transition",
+    "age",
+    "browse",
+    "cancel",
+    "checkpoint",
+    "claim",
+    "complete",
+    "configure",
+    "counts",
+    "end",
+    "enqueue",
+    "extend",
+    "fail",
+    "load",
+    "log",
+    "pause",
+    "progress",
+    "promote",
+    "read_job",
+    "reap",
+    "redrive",
+    "release",
+    "remove",
+    "resume",
+    "ring",
+    "snooze",
+    "trim",
+]

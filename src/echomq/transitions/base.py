@@ -1,0 +1,104 @@
+"""What a transition is, and what the verbs share.
+
+A call is `EVALSHA <sha> 2 <meta> <void> <client> <number> <arguments>`. Two keys are always named: `meta`, which is
+there, and `void`, which never is. While a slot of a cluster moves key by key, one present and one absent key make the
+server refuse the whole call before its first line (Protocol, section 4, rule 11). All other keys are derived.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
+
+import attrs
+
+from echomq.errors import EchoMQError
+from echomq.protocol.refusals import Verdict
+from echomq.transitions.scripts import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from echomq.protocol.keys import QueueKeys
+    from echomq.transitions.scripts import Script
+
+T_co = TypeVar("T_co", covariant=True)
+
+MAX_ITEMS: Final = 256
+"""Items of one call at most: a script must not hold the server for long."""
+MAX_CALL_BYTES: Final = 256 << 10
+"""Bytes of one call's items at most; one larger item goes alone."""
+ITEM_OVERHEAD: Final = 64
+"""Bytes counted for an item's fence and framing when calls are cut."""
+
+
+@final
+@attrs.frozen
+class Call:
+    """Who calls, and which of its calls this is (Protocol, section 4, rule 6)."""
+
+    client: str
+    """The client's tag: 11 base62 characters."""
+    number: int = 0
+    """Counts the calls of one verb on one queue from 1; 0 means that the call is not remembered."""
+
+
+@final
+@attrs.frozen
+class Transition(Generic[T_co]):
+    """One call of one script: what it sends and how its reply reads. A value: running it is somebody else's part."""
+
+    verb: str
+    """The verb, which names the script."""
+    keys: QueueKeys
+    """The queue; its slot routes the call."""
+    argv: tuple[bytes | str | int, ...]
+    """Every argument, the client's tag and the call's number first."""
+    read: Callable[[Any], T_co]
+    """Reads the raw reply (bytes, int, list). A refusal of the whole call never comes here: it is an error reply."""
+    remembered: bool = False
+    """Whether a resend is answered from memory; if not, running it twice does no harm."""
+
+    @property
+    def script(self) -> Script:
+        """The script to run."""
+        return load(self.verb)
+
+    def command(self) -> tuple[bytes | str | int, ...]:
+        """Spell the command, ready to be packed."""
+        return ("EVALSHA", load(self.verb).sha, 2, self.keys.meta, self.keys.void, *self.argv)
+
+
+class Multi(Protocol):
+    """A verb whose calls carry many items and answer a verdict for each, in order."""
+
+    def __call__(self, keys: QueueKeys, call: Call, items: Sequence[Any], /) -> Transition[list[Verdict]]:
+        """Make the call for the items, `MAX_ITEMS` and `MAX_CALL_BYTES` at most."""
+
+
+def size(item: Any) -> int:
+    """Count the bytes of an item in a call, for cutting calls: the item's own `size`, or that of a bare id."""
+    return ITEM_OVERHEAD if isinstance(item, str) else item.size
+
+
+_VERDICTS: Final = {word: Verdict(word.decode()) for word in (b"ok", b"admitted", b"dead", b"EMQGONE")}
+
+
+def read_verdicts(reply: Any) -> list[Verdict]:
+    """Read a reply that is a verdict an item."""
+    known = _VERDICTS
+    return [known.get(text) or Verdict.parse(text) for text in reply]
+
+
+def call_error(text: str, *, queue: str) -> EchoMQError | None:
+    """Read an error reply that is a refusal of a whole call (`EMQVERSION 2.0`), or None when it is not one."""
+    if not text.startswith("EMQ"):
+        return None
+    return Verdict.parse(text).error(queue=queue)
+
+
+def multi(
+    verb: str, keys: QueueKeys, call: Call, arguments: list[bytes | str | int], *, remembered: bool = True
+) -> Transition[list[Verdict]]:
+    """Make a multi-item call from its flat arguments."""
+    argv = (call.client, call.number if remembered else 0, *arguments)
+    return Transition(verb, keys, argv, read_verdicts, remembered and call.number > 0)

@@ -1,0 +1,61 @@
+"""`claim`: lease jobs (Protocol, section 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import attrs
+
+from echomq.protocol.records import Claimed, JobRecord
+from echomq.transitions.base import Call, Transition
+
+if TYPE_CHECKING:
+    from echomq.protocol.keys import QueueKeys
+
+
+@final
+@attrs.frozen
+class ClaimReply:
+    """What a claim answered."""
+
+    now_ms: int
+    """The server's clock, ms since the epoch."""
+    next_ms: int
+    """How long until anything else can become ready, ms; 0 means: ask again at once."""
+    jobs: list[Claimed]
+    """The jobs now leased, in the order of their turn; their rows are as they were before the claim."""
+
+
+def claim(
+    keys: QueueKeys,
+    call: Call,
+    *,
+    count: int,
+    lease_ms: int,
+    cap_ms: int = 1000,
+    max_bytes: int = 1 << 20,
+    bound: int = 256,
+) -> Transition[ClaimReply]:
+    """Lease up to `count` jobs, after reaping and promoting.
+
+    Args:
+        keys: The queue.
+        call: Who calls; its tag and number make the nonce of the leases.
+        count: How many jobs at most, 1 to 10,000.
+        lease_ms: How long the leases last, ms.
+        cap_ms: The longest `next_ms` worth answering, ms.
+        max_bytes: Stops before the rows exceed this many bytes, but takes one job at least.
+        bound: How many entries each of reap and promote handles at most.
+    """
+    nonce = f"{call.client}.{call.number}"
+
+    def read(reply: Any) -> ClaimReply:
+        jobs = []
+        for id_bytes, token, flat in reply[2:]:
+            id = id_bytes.decode()
+            fields = iter(flat)
+            jobs.append(Claimed(id, int(token), nonce, JobRecord(id, dict(zip(fields, fields, strict=True)))))
+        return ClaimReply(int(reply[0]), int(reply[1]), jobs)
+
+    argv = (call.client, call.number, count, lease_ms, cap_ms, max_bytes, bound)
+    return Transition("claim", keys, argv, read, call.number > 0)

@@ -1,0 +1,43 @@
+"""`snooze`: put jobs off (Protocol, section 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from echomq.transitions.base import ITEM_OVERHEAD, Call, Transition, multi
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from echomq.protocol.keys import QueueKeys
+    from echomq.protocol.refusals import Verdict
+
+
+@final
+@attrs.frozen
+class Snoozed:
+    """One item of `snooze`."""
+
+    id: str
+    """The job's id."""
+    token: int
+    """The claim's fencing token."""
+    nonce: str
+    """The claim's nonce."""
+    delay_ms: int
+    """How long until the next attempt, ms."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in a call, about."""
+        return ITEM_OVERHEAD
+
+
+def snooze(keys: QueueKeys, call: Call, items: Sequence[Snoozed], /) -> Transition[list[Verdict]]:
+    """Put jobs off by a delay, spending nothing. Verdicts: `ok`, `cancelled REASON`, `EMQSTALE`, `EMQGONE`."""
+    arguments: list[bytes | str | int] = []
+    for item in items:
+        arguments += (item.id, item.token, item.nonce, item.delay_ms)
+    return multi("snooze", keys, call, arguments)
