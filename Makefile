@@ -18,6 +18,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONUNBUFFERED := 1
 
 .DELETE_ON_ERROR:
+# `make -j` must not mix the output: the order is part of what is promised (pytest's closing line is the last).
+.NOTPARALLEL:
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -71,7 +73,7 @@ format: $(STAMP) ## ruff: mend what can be mended
 .PHONY: types
 types: $(STAMP) ## mypy, strict
 	@echo "== mypy"
-	$(PY) -m mypy
+	$(PY) -m mypy src tests tools docs/conf.py docs/_ext $(wildcard benchmarks)
 
 .PHONY: layers
 layers: $(STAMP) ## import-linter: imports only go down

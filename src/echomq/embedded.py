@@ -93,7 +93,6 @@ class Server:
     """A server of one's own. Made by `open_server`; all methods block (in async code, run them in a thread).
 
     Attributes:
-        url: Where it listens, as any client takes it, the password of the option `requirepass` included.
         port: Its TCP port on 127.0.0.1; it stays the same over `restart`.
         unix_socket: The path of its unix socket, None unless asked for.
         directory: Its working directory, with its files and `server.log`; removed at the end.
@@ -121,7 +120,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Where it listens, as any client takes it, the password of the option `requirepass` included."""
         password = self._config.get("requirepass", "")
         login = f":{quote(str(password), safe='')}@" if password else ""
         return f"redis://{login}{HOST}:{self.port}"
