@@ -1,6 +1,6 @@
 """Every error that echomq raises on purpose.
 
-All of them are an [`EchoMQError`][echomq.errors.EchoMQError]. The families say whose fault it is: the job's state
+All of them are an `EchoMQError`. The families say whose fault it is: the job's state
 (`JobStateError`, `JobNotFoundError`, `LeaseLostError`), the caller's values (`InvalidJobError`, `EncodeError`,
 `DecodeError`; mere bad arguments stay `TypeError` and `ValueError`), the handler's outcome (`JobFailedError` and its
 like), the server's health (`UnavailableError`, `ServerError` and its like), or two versions that do not fit
@@ -35,7 +35,7 @@ class EchoMQError(Exception):
         return error
 
 
-# --- the job is not where the caller thought -------------------------------------------------------------------------
+# --- the job is not where the caller thought --------------------------------------------------
 
 
 @final
@@ -121,7 +121,7 @@ class ProtocolMismatchError(EchoMQError):
         super().__init__(f"queue {queue!r} speaks protocol {theirs}, this library speaks {ours}: upgrade the older one")
 
 
-# --- a value that does not fit ---------------------------------------------------------------------------------------
+# --- a value that does not fit ----------------------------------------------------------------
 
 
 @final
@@ -155,7 +155,7 @@ class DecodeError(EchoMQError, ValueError):
         super().__init__(f"{path}: {message}" if path else message)
 
 
-# --- how a job ended, told to whoever waits for it -------------------------------------------------------------------
+# --- how a job ended, told to whoever waits for it --------------------------------------------
 
 
 @final
@@ -164,7 +164,7 @@ class JobFailedError(EchoMQError):
 
     Attributes:
         id: The job's id.
-        type: The qualified name of the last exception's type, such as `builtins.KeyError`; "" when there was none.
+        type: The qualified name of the last exception's type, such as `KeyError` or `shop.errors.Declined`; "" when there was none.
         message: Its text, or the reason in words.
         traceback: Its traceback as text, cut to the library's limit; "" when there was none.
         attempts: How often the job was claimed.
@@ -221,7 +221,7 @@ class ResultNotKeptError(EchoMQError):
         super().__init__(f"{id} keeps no result: set result_ttl on its task or when enqueueing")
 
 
-# --- the server ------------------------------------------------------------------------------------------------------
+# --- the server -------------------------------------------------------------------------------
 
 
 @final

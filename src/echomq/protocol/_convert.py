@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from cattrs import Converter
 from cattrs.cols import (
     is_any_set,
     is_frozenset,
@@ -82,7 +83,7 @@ def _add_leaves(converter: OrjsonConverter) -> None:
     structure(bytearray, lambda value, _: bytearray(base64.b64decode(_text(value), validate=True)))
     unstructure(bytearray, lambda value: base64.b64encode(value).decode())
     for cls, read in _TEXT_TYPES.items():
-        structure(cls, lambda value, _, read=read: read(_text(value)))
+        structure(cls, _from_text(read))
         unstructure(cls, lambda value: value)  # orjson writes them
     for path in (PurePath, Path):
         structure(path, lambda value, cls: cls(_text(value)))
@@ -97,7 +98,7 @@ def _add_containers(converter: OrjsonConverter) -> None:
     @converter.register_structure_hook_factory(
         lambda cls: (is_sequence(cls) or is_any_set(cls)) and not is_namedtuple(cls)
     )
-    def _collection(cls: Any, converter: OrjsonConverter) -> Hook:
+    def _collection(cls: Any, converter: Converter) -> Hook:
         args = get_args(cls)
         element = Any if not args or isinstance(args[0], TypeVar) else args[0]
         read = list_structure_factory(list[element], converter)  # type: ignore[valid-type]
@@ -105,26 +106,27 @@ def _add_containers(converter: OrjsonConverter) -> None:
         return lambda value, _: build(read(_list(value), list))
 
     @converter.register_structure_hook_factory(_is_hetero_tuple)
-    def _tuple(cls: Any, converter: OrjsonConverter) -> Hook:
+    def _tuple(cls: Any, converter: Converter) -> Hook:
         read = converter.gen_structure_hetero_tuple(cls)
         return lambda value, cls: read(_list(value), cls)
 
     @converter.register_structure_hook_factory(is_namedtuple)
-    def _named_tuple(cls: Any, converter: OrjsonConverter) -> Hook:
+    def _named_tuple(cls: Any, converter: Converter) -> Hook:
         hints = get_type_hints(cls, include_extras=True)  # cattrs leaves postponed annotations as text
-        plain = tuple[tuple(hints.get(name, Any) for name in cls._fields)]  # type: ignore[misc]
+        plain = tuple[tuple(hints.get(name, Any) for name in cls._fields)]  # type: ignore[misc, valid-type]
         read = converter.get_structure_hook(plain)
         return lambda value, _: cls(*read(_list(value), plain))
 
     @converter.register_structure_hook_factory(_has_odd_keys)
-    def _mapping(cls: Any, converter: OrjsonConverter) -> Hook:
-        key_type = type("_Key", (), {})  # a type of its own, so that the hook below is for keys only
+    def _mapping(cls: Any, converter: Converter) -> Hook:
+        # A type of its own, so that the hook below is for keys only; its name is seen in errors.
+        key_type = type(get_args(cls)[0].__name__, (), {"__qualname__": type_name(get_args(cls)[0])})
         read_key = _key_reader(get_args(cls)[0], converter)
         converter.register_structure_hook(key_type, lambda value, _: read_key(value))
         return mapping_structure_factory(cls, converter, key_type=key_type)
 
     @converter.register_unstructure_hook_factory(is_mapping)
-    def _object(cls: Any, converter: OrjsonConverter) -> Callable[[Any], Any]:
+    def _object(cls: Any, converter: Converter) -> Callable[[Any], Any]:
         args = get_args(cls)
         known = len(args) == 2 and args[1] is not Any and not isinstance(args[1], TypeVar)  # noqa: PLR2004
         write = converter.get_unstructure_hook(args[1]) if known else converter.unstructure
@@ -153,10 +155,16 @@ def _text(value: Any) -> str:
     return value
 
 
+def _from_text(read: Callable[[str], Any]) -> Hook:
+    return lambda value, _: read(_text(value))
+
+
 def _list(value: Any) -> list[Any]:
-    if type(value) is not list and type(value) is not tuple:
+    if type(value) is tuple:  # a default, or a value that never was JSON
+        return list(value)
+    if type(value) is not list:
         raise TypeError("expected a list")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _to_float(value: Any, wanted: Any) -> Any:
@@ -204,9 +212,7 @@ def _has_odd_keys(cls: Any) -> bool:
     if not is_mapping(cls) or (get_origin(cls) or cls) in {Counter, defaultdict}:
         return False
     args = get_args(cls)
-    return bool(args) and (
-        args[0] in {int, float, bool} or (isinstance(args[0], type) and issubclass(args[0], Enum))
-    )
+    return bool(args) and (args[0] in {int, float, bool} or (isinstance(args[0], type) and issubclass(args[0], Enum)))
 
 
 def _key(key: Any) -> str:
@@ -226,7 +232,7 @@ def _key(key: Any) -> str:
     raise EncodeError(f"the key {shown(key)} of type {type_name(type(key))} cannot be text")
 
 
-def _key_reader(cls: Any, converter: OrjsonConverter) -> Callable[[str], Any]:
+def _key_reader(cls: Any, converter: Converter) -> Callable[[str], Any]:
     if cls is bool:
         return {"true": True, "false": False}.__getitem__
     if cls is int:

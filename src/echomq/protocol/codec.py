@@ -121,10 +121,10 @@ class JsonCodec:
         if type is Any or type is object:
             return value
         if type is None:
-            type = None.__class__  # noqa: A001 - the annotation `-> None`
+            type = None.__class__
         try:
             return self.converter.structure(value, type)
-        except Exception as error:  # noqa: BLE001 - hooks and classes of the user raise what they like
+        except Exception as error:
             raise _explain(error, value, type, path) from error
 
     def _unstructure(self, value: Any) -> Any:
@@ -140,8 +140,16 @@ class JsonCodec:
 
 def _refuse_nan(value: Any, data: bytes) -> None:
     """Refuse a value whose `nan` orjson wrote as null; the walk is only made when a null was written."""
-    if b"null" in data and (error := _blame(value)) is not None:
+    if b"null" in data and _has_nan(value) and (error := _blame(value)) is not None:
         raise error
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_nan, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(_has_nan, value))
 
 
 def _blame(value: Any) -> EncodeError | None:
@@ -221,6 +229,8 @@ def _explain(error: Exception, value: Any, type: Any, path: str) -> DecodeError:
             value = value[key]
         else:
             key = note.index
+            if "mapping key" in note:  # the key itself does not fit
+                return DecodeError(f"expected {type_name(note.type)} as key, got {shown(key)}", path)
             path = join_path(path, key) if isinstance(value, dict) else f"{path}[{key!r}]"
             try:
                 value = value[key]

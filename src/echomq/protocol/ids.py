@@ -62,8 +62,7 @@ def encode(value: int) -> str:
         ValueError: The number is out of range.
     """
     if not 0 <= value <= MAX_VALUE:
-        msg = f"an id's number lies in 0..2^63-1, not {value!r}"
-        raise ValueError(msg)
+        raise ValueError(f"an id's number lies in 0..2^63-1, not {value!r}")
     rest, e = divmod(value, _BASE2)
     rest, d = divmod(rest, _BASE2)
     rest, c = divmod(rest, _BASE2)
@@ -79,15 +78,13 @@ def decode(digits: str) -> int:
         ValueError: Not 11 digits of `0-9A-Za-z`, or above `AzL8n0Y58m7` (2^63-1).
     """
     if len(digits) != _WIDTH or digits > _MAX_DIGITS:
-        msg = f"an id's digits are {_WIDTH} of 0-9A-Za-z, at most {_MAX_DIGITS!r}, not {digits!r}"
-        raise ValueError(msg)
+        raise ValueError(f"an id's digits are {_WIDTH} of 0-9A-Za-z, at most {_MAX_DIGITS!r}, not {digits!r}")
     value = 0
     try:
         for digit in digits:
             value = value * 62 + _VALUES[digit]
     except KeyError:
-        msg = f"an id's digits are 0-9A-Za-z, not {digits!r}"
-        raise ValueError(msg) from None
+        raise ValueError(f"an id's digits are 0-9A-Za-z, not {digits!r}") from None
     return value
 
 
@@ -113,8 +110,9 @@ def check_id(id: str) -> str:
         ValueError: Not three capital letters and 11 base62 digits of at most 2^63-1.
     """
     if _ID.fullmatch(id) is None or id[3:] > _MAX_DIGITS:
-        msg = f"an id is three capital letters and 11 digits of 0-9A-Za-z, at most {_MAX_DIGITS!r}, not {id!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"an id is three capital letters and 11 digits of 0-9A-Za-z, at most {_MAX_DIGITS!r}, not {id!r}"
+        )
     return id
 
 
@@ -232,8 +230,7 @@ class _Producer:
 
 def _learn(kind: str) -> None:
     if not (len(kind) == 3 and kind.isascii() and kind.isalpha() and kind.isupper()):  # noqa: PLR2004
-        msg = f"an id's kind is three capital letters A-Z, not {kind!r}"
-        raise ValueError(msg)
+        raise ValueError(f"an id's kind is three capital letters A-Z, not {kind!r}")
     _kinds.add(kind)
 
 

@@ -15,6 +15,10 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MAX_DEDUP_BYTES: Final = 256
 
 
+def _fits(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
 def _refuse(what: str, rule: str, value: object) -> ValueError:
     return ValueError(f"{what} is {rule}, not {value!r}")
 
@@ -26,7 +30,7 @@ def check_queue_name(name: str) -> str:
     Raises:
         ValueError: Not 1 to 128 of `A-Z a-z 0-9 . _ -`.
     """
-    if not isinstance(name, str) or _QUEUE.fullmatch(name) is None:
+    if not _fits(_QUEUE, name):
         raise _refuse("a queue's name", "1 to 128 of A-Z a-z 0-9 . _ -", name)
     return name
 
@@ -38,7 +42,7 @@ def check_task_name(name: str) -> str:
     Raises:
         ValueError: Not 1 to 128 of `A-Z a-z 0-9 . _ : -`.
     """
-    if not isinstance(name, str) or _TASK.fullmatch(name) is None:
+    if not _fits(_TASK, name):
         raise _refuse("a task's name", "1 to 128 of A-Z a-z 0-9 . _ : -", name)
     return name
 
@@ -50,11 +54,9 @@ def check_dedup_key(key: str) -> str:
         ValueError: Not 1 to 256 bytes of UTF-8 without control characters.
     """
     rule = f"1 to {_MAX_DEDUP_BYTES} bytes of UTF-8 without control characters"
-    if not isinstance(key, str):
-        raise _refuse("a dedup key", rule, key)
     try:
         size = len(key.encode())
-    except UnicodeEncodeError:  # a lone surrogate
+    except (AttributeError, UnicodeEncodeError):  # not text, or a lone surrogate
         raise _refuse("a dedup key", rule, key) from None
     if not 1 <= size <= _MAX_DEDUP_BYTES or _CONTROL.search(key) is not None:
         raise _refuse("a dedup key", rule, key)
@@ -67,7 +69,7 @@ def check_prefix(prefix: str) -> str:
     Raises:
         ValueError: Not 1 to 64 of `A-Z a-z 0-9 . _ : -`.
     """
-    if not isinstance(prefix, str) or _PREFIX.fullmatch(prefix) is None:
+    if not _fits(_PREFIX, prefix):
         raise _refuse("a key prefix", "1 to 64 of A-Z a-z 0-9 . _ : -", prefix)
     return prefix
 

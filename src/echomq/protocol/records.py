@@ -23,6 +23,7 @@ from echomq.protocol.failures import ErrorRecord
 from echomq.protocol.ids import check_id, mint
 from echomq.protocol.keys import check_dedup_key, check_task_name
 from echomq.protocol.states import State
+from echomq.protocol.times import MAX_AT_MS, MAX_DURATION_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,10 +34,6 @@ MAX_PAYLOAD: Final = 1 << 20
 """Bytes of a payload, unless configured otherwise: a script's time grows with the bytes it moves."""
 MAX_PRIORITY: Final = 2047
 """Priorities lie in -2047..2047; higher is served first."""
-MAX_DURATION_MS: Final = 100 * 366 * 86_400_000
-"""A century: whatever is longer is a mistake, and a sum with the clock stays below 10^14."""
-MAX_AT_MS: Final = 99_999_999_999_999
-"""Absolute times stay below 10^14, which the scripts write without an exponent (the year 5138)."""
 MAX_COUNT: Final = 1_000_000
 """The most attempts or stalls a job may be given."""
 MAX_HEADERS: Final = 16 << 10
@@ -82,8 +79,7 @@ def join_payload(row: Mapping[bytes, bytes]) -> bytes:
         if piece is None:
             break
         if len(pieces[-1]) != PIECE:
-            msg = f"a piece of the payload is short before {name.decode()}"
-            raise DecodeError(msg, "payload")
+            raise DecodeError(f"a piece of the payload is short before {name.decode()}", "payload")
         pieces.append(piece)
     return b"".join(pieces)
 
@@ -133,11 +129,9 @@ class NewJob:
         if self.task:
             _check_name(check_task_name, self.task)
         if type(self.payload) is not bytes:
-            msg = f"payload: expected bytes, got {type(self.payload).__name__}"
-            raise TypeError(msg)
+            raise TypeError(f"payload: expected bytes, got {type(self.payload).__name__}")
         if len(self.payload) > self.payload_limit:
-            msg = f"payload: {len(self.payload)} bytes are more than the limit of {self.payload_limit}"
-            raise InvalidJobError(msg)
+            raise InvalidJobError(f"payload: {len(self.payload)} bytes are more than the limit of {self.payload_limit}")
         if self.priority != 0 or type(self.priority) is not int:
             _check_int("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
         if self.delay_ms is not None:
@@ -145,15 +139,20 @@ class NewJob:
         if self.at_ms is not None:
             _check_int("at_ms", self.at_ms, 0, MAX_AT_MS)
             if self.delay_ms is not None:
-                msg = f"delay_ms and at_ms exclude each other, got {self.delay_ms!r} and {self.at_ms!r}"
-                raise InvalidJobError(msg)
+                raise InvalidJobError(
+                    f"delay_ms and at_ms exclude each other, got {self.delay_ms!r} and {self.at_ms!r}"
+                )
+        self._check_rare()
+
+    def _check_rare(self) -> None:
         if self.dedup is not None:
             _check_name(check_dedup_key, self.dedup)
         if self.dedup_window_ms is not None:
             _check_int("dedup_window_ms", self.dedup_window_ms, 1, MAX_DURATION_MS)
             if self.dedup is None:
-                msg = f"dedup_window_ms is for a dedup key, and there is none (got {self.dedup_window_ms!r})"
-                raise InvalidJobError(msg)
+                raise InvalidJobError(
+                    f"dedup_window_ms is for a dedup key, and there is none (got {self.dedup_window_ms!r})"
+                )
         if self.max_attempts is not None:
             _check_int("max_attempts", self.max_attempts, 1, MAX_COUNT)
         if self.max_stalls is not None:
@@ -202,11 +201,9 @@ class NewJob:
 
 def _check_int(name: str, value: int, low: int, high: int) -> None:
     if type(value) is not int:
-        msg = f"{name}: expected an int, got {value!r}"
-        raise TypeError(msg)
+        raise TypeError(f"{name}: expected an int, got {value!r}")
     if not low <= value <= high:
-        msg = f"{name}: {value!r} is not in {low}..{high}"
-        raise InvalidJobError(msg)
+        raise InvalidJobError(f"{name}: {value!r} is not in {low}..{high}")
 
 
 def _check_name(check: Any, value: str) -> None:
@@ -217,18 +214,16 @@ def _check_name(check: Any, value: str) -> None:
 
 
 def _encode_headers(headers: Mapping[str, str]) -> bytes:
-    for name, value in headers.items():
+    items: Mapping[Any, Any] = headers
+    for name, value in items.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            msg = f"headers: expected str to str, got {name!r}: {value!r}"
-            raise TypeError(msg)
+            raise TypeError(f"headers: expected str to str, got {name!r}: {value!r}")
     try:
         data = orjson.dumps(dict(headers))
     except TypeError as error:  # lone surrogates
-        msg = f"headers: not text: {error}"
-        raise InvalidJobError(msg) from None
+        raise InvalidJobError(f"headers: not text: {error}") from None
     if len(data) > MAX_HEADERS:
-        msg = f"headers: {len(data)} bytes are more than the limit of {MAX_HEADERS}"
-        raise InvalidJobError(msg)
+        raise InvalidJobError(f"headers: {len(data)} bytes are more than the limit of {MAX_HEADERS}")
     return data
 
 
@@ -259,8 +254,7 @@ class JobRecord:
         if text is None:
             return default
         if _NUMBER.fullmatch(text) is None:
-            msg = f"expected an integer in the row of {self.id}, got {text[:80]!r}"
-            raise DecodeError(msg, name.decode())
+            raise DecodeError(f"expected an integer in the row of {self.id}, got {text[:80]!r}", name.decode())
         return int(text)
 
     def _limit(self, name: bytes) -> int | None:
@@ -276,8 +270,8 @@ class JobRecord:
         try:
             return orjson.loads(data)
         except orjson.JSONDecodeError as error:
-            msg = f"expected JSON in the row of {self.id}, got {data[:80]!r} ({error})"
-            raise DecodeError(msg, name.decode()) from None
+            shown = f"{data[:80]!r} ({error})"
+            raise DecodeError(f"expected JSON in the row of {self.id}, got {shown}", name.decode()) from None
 
     @property
     def state(self) -> State:
@@ -286,8 +280,7 @@ class JobRecord:
         try:
             return State(text)
         except ValueError:
-            msg = f"unknown state {text!r} in the row of {self.id}"
-            raise DecodeError(msg, "state") from None
+            raise DecodeError(f"unknown state {text!r} in the row of {self.id}", "state") from None
 
     @property
     def since(self) -> int:
@@ -412,8 +405,9 @@ class JobRecord:
         if headers is None:
             return {}
         if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
-            msg = f"expected an object of text in the row of {self.id}, got {self.row[b'headers'][:80]!r}"
-            raise DecodeError(msg, "headers")
+            raise DecodeError(
+                f"expected an object of text in the row of {self.id}, got {self.row[b'headers'][:80]!r}", "headers"
+            )
         return headers
 
     @property

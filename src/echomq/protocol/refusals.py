@@ -73,9 +73,7 @@ class Verdict:
         code, _, detail = text.partition(" ")
         return cls(code, detail)
 
-    def error(
-        self, *, id: str = "", token: int = 0, queue: str = "", expected: str = ""
-    ) -> EchoMQError | None:
+    def error(self, *, id: str = "", token: int = 0, queue: str = "", expected: str = "") -> EchoMQError | None:
         """Answer the error that this refusal is, or None when it is not one.
 
         Args:

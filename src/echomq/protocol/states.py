@@ -1,20 +1,156 @@
-"""Where a job can be (Protocol, section 1)."""
+"""Where a job can be, and which verb takes it where (Protocol, sections 1 and 5).
+
+`MOVES` is read by the reference's table, by the executable model and by the tests. What it does not list is refused.
+"""
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import final
+from enum import StrEnum
+from typing import Final, final
+
+import attrs
 
 
 @final
-class State(str, Enum):
+class State(StrEnum):
     """Where a job is: the sorted set of that name holds it."""
 
     PENDING = "pending"
+    """Ready to be claimed."""
     ACTIVE = "active"
+    """Claimed; the score is the lease."""
     SCHEDULE = "schedule"
+    """Delayed, or waiting for its next attempt."""
     DEAD = "dead"
+    """Given up, kept for redrive."""
     WAITING = "waiting"
+    """A parent held until its children settle."""
     DONE = "done"
+    """Ended, and kept because it asked."""
 
-    __str__ = str.__str__
+
+@final
+class Level(StrEnum):
+    """At which setting of `meta.events` an event is written."""
+
+    FAILURES = "failures"
+    """By default: what whoever is on call wants to see."""
+    ALL = "all"
+    """When all events are asked for."""
+
+
+@final
+class Event(StrEnum):
+    """What an event says happened: one word each, the same in the stream and on the channel."""
+
+    ENQUEUED = "enqueued"
+    CLAIMED = "claimed"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    """The handler failed and will be tried again."""
+    DEAD = "dead"
+    """Out of budget, buried."""
+    RELEASED = "released"
+    SNOOZED = "snoozed"
+    STALLED = "stalled"
+    """The lease expired; back to pending."""
+    PROMOTED = "promoted"
+    CANCELLED = "cancelled"
+    DISCARDED = "discarded"
+    CANCEL_REQUESTED = "cancel_requested"
+    REMOVED = "removed"
+    REDRIVEN = "redriven"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    PROGRESS = "progress"
+    CHECKPOINT = "checkpoint"
+    DROPPED = "dropped"
+    """An id stood in a set without a row and was taken out (rule 5)."""
+    TORN = "torn"
+    """A script erred after an item's first write; `repair` mends it (rule 1)."""
+    TRIMMED = "trimmed"
+    """A kept or dead job was removed because of its age, or the shelf's count or bytes."""
+
+    @property
+    def level(self) -> Level:
+        """At which setting it is written."""
+        return Level.FAILURES if self in _FAILURES else Level.ALL
+
+
+_FAILURES: Final = frozenset({Event.FAILED, Event.DEAD, Event.STALLED, Event.DROPPED, Event.TORN, Event.TRIMMED})
+
+
+@final
+@attrs.frozen
+class Move:
+    """One thing that a verb does to a job, or to the queue."""
+
+    verb: str
+    """The verb's one word, everywhere."""
+    sources: tuple[State | None, ...]
+    """Where the job may be; None is "no row"; empty when the verb is about the queue."""
+    targets: tuple[State | None, ...]
+    """Where it is then, None being "no row"; an ending keeps the row in `done` if the job asked. Empty as above."""
+    event: Event | None
+    """What is told; None: nothing."""
+    when: str = ""
+    """In which case, if the verb has several; for people."""
+
+    @property
+    def level(self) -> Level | None:
+        """At which setting the event is written."""
+        return None if self.event is None else self.event.level
+
+
+_P, _A, _S, _D, _W = State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD, State.WAITING
+_ENDED: Final = (None, State.DONE)
+_ASKED: Final = "a cancel request waits"
+
+MOVES: Final[tuple[Move, ...]] = (
+    Move("enqueue", (None,), (_P,), Event.ENQUEUED),
+    Move("enqueue", (None,), (_S,), Event.ENQUEUED, "with a delay or a moment ahead"),
+    Move("claim", (_P,), (_A,), Event.CLAIMED),
+    Move("extend", (_A,), (_A,), None),
+    Move("complete", (_A,), _ENDED, Event.COMPLETED),
+    Move("complete", (_P,), _ENDED, Event.COMPLETED, "by the late holder of a reaped job"),
+    Move("fail", (_A,), (_S, _P), Event.FAILED, "budget is left; pending when the delay is 0"),
+    Move("fail", (_A,), (_D,), Event.DEAD, "the budget is spent"),
+    Move("fail", (_A,), _ENDED, Event.CANCELLED, _ASKED),
+    Move("release", (_A,), (_P,), Event.RELEASED),
+    Move("release", (_A,), _ENDED, Event.CANCELLED, _ASKED),
+    Move("snooze", (_A,), (_S, _P), Event.SNOOZED, "pending when the delay is 0"),
+    Move("snooze", (_A,), _ENDED, Event.CANCELLED, _ASKED),
+    Move("end", (_A,), _ENDED, Event.CANCELLED, "kind cancelled"),
+    Move("end", (_A,), _ENDED, Event.DISCARDED, "kind discarded"),
+    Move("promote", (_S,), (_P,), Event.PROMOTED),
+    Move("promote", (_S,), _ENDED, Event.CANCELLED, _ASKED),
+    Move("reap", (_A,), (_P,), Event.STALLED),
+    Move("reap", (_A,), (_D,), Event.DEAD, "more stalls than max_stalls"),
+    Move("reap", (_A,), _ENDED, Event.CANCELLED, _ASKED),
+    Move("progress", (_A,), (_A,), Event.PROGRESS),
+    Move("checkpoint", (_A,), (_A,), Event.CHECKPOINT),
+    Move("log", (_A,), (_A,), None),
+    Move("cancel", (_P, _S, _W), _ENDED, Event.CANCELLED),
+    Move("cancel", (_A,), (_A,), Event.CANCEL_REQUESTED),
+    Move("remove", (_P, _S, _D, _W, State.DONE), (None,), Event.REMOVED),
+    Move("redrive", (_D,), (_P,), Event.REDRIVEN),
+    Move("pause", (), (), Event.PAUSED),
+    Move("resume", (), (), Event.RESUMED),
+    Move("ring", (), (), None),
+    Move("configure", (), (), None),
+)
+"""Every move. A claim also makes the rounds of `reap` and `promote`, whose moves are listed under their own names."""
+
+VERBS: Final = tuple(dict.fromkeys(move.verb for move in MOVES))
+"""The verbs that write, in the table's order."""
+
+
+def sources(verb: str) -> frozenset[State | None]:
+    """Answer the states from which a verb does anything.
+
+    Raises:
+        KeyError: There is no such verb.
+    """
+    if verb not in VERBS:
+        raise KeyError(verb)
+    return frozenset(state for move in MOVES if move.verb == verb for state in move.sources)

@@ -21,8 +21,7 @@ def parse(version: str) -> tuple[int, int]:
     """
     match = _VERSION.fullmatch(version)
     if match is None:
-        msg = f"a protocol version is major.minor, such as {PROTOCOL!r}, not {version!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a protocol version is major.minor, such as {PROTOCOL!r}, not {version!r}")
     return int(match[1]), int(match[2])
 
 

@@ -1,0 +1,84 @@
+"""The only place that converts times: seconds and aware datetimes in Python, integer milliseconds on the wire.
+
+Protocol, section 4, rule 3: the clock is the server's; a client sends durations, or moments that a user chose.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import Final
+
+MAX_DURATION_MS: Final = 100 * 366 * 86_400_000
+"""A century, ms: whatever is longer is a mistake, and its sum with the clock stays below 10^14."""
+MAX_AT_MS: Final = 99_999_999_999_999
+"""The last Unix ms that a script writes in full (rule 3: integers above 10^14 lose digits); the year 5138."""
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MILLISECOND: Final = dt.timedelta(milliseconds=1)
+
+
+def to_ms(seconds: float | dt.timedelta) -> int:
+    """Convert a duration to milliseconds, to the nearest one; a positive one is at least 1 ms.
+
+    A wait that was asked for must not become no wait, and a timeout must not become no timeout.
+
+    Args:
+        seconds: 0 to a century.
+
+    Raises:
+        ValueError: Negative, not finite, or longer than a century.
+        TypeError: Neither a number nor a timedelta.
+    """
+    if isinstance(seconds, dt.timedelta):
+        microseconds = seconds // dt.timedelta(microseconds=1)  # exact, where total_seconds() rounds
+        ms, positive = (microseconds + 500) // 1000, microseconds > 0
+        negative = microseconds < 0
+    elif _is_number(seconds):
+        if not math.isfinite(seconds):
+            raise ValueError(f"a duration is a finite number of seconds, not {seconds!r}")
+        negative, positive = seconds < 0, seconds > 0
+        ms = round(min(seconds, 2 * MAX_DURATION_MS) * 1000) if positive else 0
+    else:
+        raise TypeError(f"a duration is a number of seconds or a timedelta, not {seconds!r}")
+    if negative or ms > MAX_DURATION_MS:
+        raise ValueError(f"a duration lies between 0 and a century, not {seconds!r}")
+    return max(ms, 1) if positive else 0
+
+
+def to_seconds(ms: int) -> float:
+    """Convert milliseconds to seconds."""
+    return ms / 1000
+
+
+def from_unix_ms(ms: int) -> dt.datetime:
+    """Make Unix milliseconds an aware datetime in UTC, exactly.
+
+    Raises:
+        OverflowError: Outside the years 1 to 9999.
+    """
+    return _EPOCH + dt.timedelta(milliseconds=ms)
+
+
+def unix_ms(moment: dt.datetime) -> int:
+    """Make an aware datetime Unix milliseconds, dropping what is finer.
+
+    Args:
+        moment: From 1970 to 5138.
+
+    Raises:
+        ValueError: Naive, so that nobody knows which moment is meant, or out of range.
+        TypeError: Not a datetime.
+    """
+    if not isinstance(moment, dt.datetime):
+        raise TypeError(f"a moment is an aware datetime, not {moment!r}")
+    if moment.utcoffset() is None:
+        raise ValueError(f"a moment needs a time zone, such as datetime.now(UTC): {moment!r} has none")
+    ms = (moment - _EPOCH) // _MILLISECOND
+    if not 0 <= ms <= MAX_AT_MS:
+        raise ValueError(f"a moment lies between 1970 and 5138, not {moment!r}")
+    return ms
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
