@@ -44,6 +44,8 @@ KIND: Final = "EMQKIND"
 """A value is not of its kind or out of range; the detail names it."""
 FULL: Final = "EMQFULL"
 """The queue's `max_size` is reached."""
+TORN: Final = "EMQTORN"
+"""The script erred in the middle of the item; `repair` mends what it left (rule 1)."""
 VERSION: Final = "EMQVERSION"
 """The queue speaks another major version, which is the detail."""
 
@@ -85,6 +87,8 @@ class Verdict:
         match self.code:
             case _ if self.ok:
                 return None
+            case "EMQSTALE" if self.detail.startswith("call "):  # an old socket's late copy (rule 6)
+                return ServerError(self.code, self.detail)
             case "EMQSTALE":
                 return LeaseLostError(self.detail or "stale", id, token)
             case "EMQGONE":
@@ -97,7 +101,7 @@ class Verdict:
                 return QueueFullError(queue, self.detail)
             case "EMQVERSION":
                 return ProtocolMismatchError(queue, self.detail, PROTOCOL)
-        return ServerError(self.code, self.detail)  # of a newer minor version
+        return ServerError(self.code, self.detail)  # EMQTORN, or a refusal of a newer minor version
 
 
 def raise_for(verdict: Verdict, *, id: str = "", token: int = 0, queue: str = "", expected: str = "") -> None:
@@ -110,7 +114,7 @@ def raise_for(verdict: Verdict, *, id: str = "", token: int = 0, queue: str = ""
         InvalidJobError: EMQKIND.
         QueueFullError: EMQFULL.
         ProtocolMismatchError: EMQVERSION.
-        ServerError: A refusal that this version does not know.
+        ServerError: EMQTORN, or a refusal that this version does not know.
     """
     error = verdict.error(id=id, token=token, queue=queue, expected=expected)
     if error is not None:

@@ -102,7 +102,7 @@ class Move:
         return None if self.event is None else self.event.level
 
 
-_P, _A, _S, _D, _W = State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD, State.WAITING
+_P, _A, _S, _D = State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD
 _ENDED: Final = (None, State.DONE)
 _ASKED: Final = "a cancel request waits"
 
@@ -113,12 +113,12 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("extend", (_A,), (_A,), None),
     Move("complete", (_A,), _ENDED, Event.COMPLETED),
     Move("complete", (_P,), _ENDED, Event.COMPLETED, "by the late holder of a reaped job"),
-    Move("fail", (_A,), (_S, _P), Event.FAILED, "budget is left; pending when the delay is 0"),
+    Move("fail", (_A,), (_S,), Event.FAILED, "budget is left"),
     Move("fail", (_A,), (_D,), Event.DEAD, "the budget is spent"),
     Move("fail", (_A,), _ENDED, Event.CANCELLED, _ASKED),
     Move("release", (_A,), (_P,), Event.RELEASED),
     Move("release", (_A,), _ENDED, Event.CANCELLED, _ASKED),
-    Move("snooze", (_A,), (_S, _P), Event.SNOOZED, "pending when the delay is 0"),
+    Move("snooze", (_A,), (_S,), Event.SNOOZED),
     Move("snooze", (_A,), _ENDED, Event.CANCELLED, _ASKED),
     Move("end", (_A,), _ENDED, Event.CANCELLED, "kind cancelled"),
     Move("end", (_A,), _ENDED, Event.DISCARDED, "kind discarded"),
@@ -130,10 +130,11 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("progress", (_A,), (_A,), Event.PROGRESS),
     Move("checkpoint", (_A,), (_A,), Event.CHECKPOINT),
     Move("log", (_A,), (_A,), None),
-    Move("cancel", (_P, _S, _W), _ENDED, Event.CANCELLED),
+    Move("cancel", (_P, _S), _ENDED, Event.CANCELLED),
     Move("cancel", (_A,), (_A,), Event.CANCEL_REQUESTED),
-    Move("remove", (_P, _S, _D, _W, State.DONE), (None,), Event.REMOVED),
+    Move("remove", (_P, _S, _D, State.DONE), (None,), Event.REMOVED),
     Move("redrive", (_D,), (_P,), Event.REDRIVEN),
+    Move("trim", (_D, State.DONE), (None,), Event.TRIMMED),
     Move("pause", (), (), Event.PAUSED),
     Move("resume", (), (), Event.RESUMED),
     Move("ring", (), (), None),
