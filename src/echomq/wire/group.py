@@ -1,0 +1,399 @@
+"""Group commit: items of one verb that are ready at the same moment leave as one call (Runtime, section 3).
+
+Theory of operation
+    No task of its own and no timer. The first item that comes while nothing is on the way puts a
+    *group call* into the connection's line. The writer encodes it when its turn comes, and only
+    then are the items taken: so all items of one scheduler tick ride together, and whatever comes
+    while that call is on the wire goes with the next. Nothing waits for a batch to fill.
+    A call is cut at `MAX_ITEMS` and `MAX_CALL_BYTES`; one larger item goes alone.
+
+    One call at a time: the slot of the verb sees to it (rule 6), and the number is drawn when the
+    items are taken. From then on the call's bytes are fixed. After a lost connection it is sent
+    again, byte for byte, if at least one of its items still has a caller.
+
+If you change this
+    An item is waiting, riding or done. A caller who leaves takes a waiting item out; a riding one
+    runs, and its verdict is dropped. `done` callbacks run in the reader: they must not raise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar, final
+
+import anyio
+import anyio.lowlevel
+import structlog
+
+from echomq.errors import EchoMQError, UnavailableError
+from echomq.protocol.keys import QueueKeys
+from echomq.protocol.refusals import Verdict
+from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Call, Transition
+from echomq.transitions.scripts import Script
+from echomq.wire.calls import WireCall, pack, unavailable
+from echomq.wire.line import Line
+from echomq.wire.replies import MakeError
+from echomq.wire.slots import Slot
+
+I = TypeVar("I")  # noqa: E741 - an item
+Outcome = Verdict | EchoMQError
+"""What an item's caller gets: its verdict, or the error of the whole call."""
+Build = Callable[[QueueKeys, Call, Sequence[Any]], Transition[list[Verdict]]]
+"""Makes the call for some items."""
+
+_AHEAD = 4
+"""Calls' worth of items that `many` keeps submitted: one on the wire, one ready, two of slack."""
+
+_log = structlog.get_logger("echomq.wire")
+
+
+@final
+class _Entry:
+    """One item and who waits for its verdict."""
+
+    __slots__ = ("done", "give_up_at", "gone", "item", "riding", "size")
+
+    def __init__(self, item: Any, size: int, done: Callable[[Any], None], give_up_at: float | None) -> None:
+        self.item = item
+        self.size = size
+        self.done = done
+        self.give_up_at = give_up_at
+        self.gone = False
+        self.riding = False
+
+    def end(self, outcome: Any) -> None:
+        """Hand the outcome over, once."""
+        if self.gone:
+            return
+        self.gone = True
+        try:
+            self.done(outcome)
+        except Exception:  # noqa: BLE001 - somebody's callback must not stop everybody's reader
+            _log.exception("a verdict's callback raised")
+
+    def overdue(self, now: float, patience: float) -> bool:
+        """Tell whether its time is up; its first sweep sets the time."""
+        if self.give_up_at is None:
+            self.give_up_at = now + patience
+            return False
+        return now >= self.give_up_at
+
+
+@final
+class _Waiter:
+    """A caller that waits for an item's outcome."""
+
+    __slots__ = ("event", "outcome")
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+        self.outcome: Any = None
+
+    def done(self, outcome: Any) -> None:
+        self.outcome = outcome
+        self.event.set()
+
+
+@final
+class GroupCall(WireCall):
+    """One call of a group: empty until the writer encodes it."""
+
+    __slots__ = ("_bytes", "_group", "_read", "_riders", "label", "queue", "remembered", "script")
+
+    def __init__(self, group: Group[Any]) -> None:
+        super().__init__()
+        self._group = group
+        self._riders: list[_Entry] = []
+        self._bytes: bytes | None = None
+        self._read: Callable[[Any], list[Verdict]] | None = None
+        self.label = group.verb
+        self.queue = group.keys.queue
+        self.script: Script | None = None
+        self.remembered = True
+
+    def encode(self) -> bytes | None:
+        """Take the items and the number, once; afterwards the same bytes again."""
+        if self._bytes is None:
+            self._riders = self._group.take()
+            if not self._riders:
+                return None
+            transition = self._group.build(self._riders)
+            self.script = transition.script
+            self.remembered = transition.remembered
+            self._read = transition.read
+            self._bytes = pack(transition.command())
+        return self._bytes
+
+    @property
+    def wanted(self) -> bool:
+        """Whether some item still has a caller; before the items are taken, always."""
+        return self._bytes is None or any(not rider.gone for rider in self._riders)
+
+    def lost(self) -> bool:
+        """Always again: it is remembered, or harmless to repeat."""
+        return True
+
+    def answered(self, reply: Any) -> None:
+        """Hand the verdicts out."""
+        riders = self._riders
+        try:
+            assert self._read is not None  # noqa: S101 - set with the bytes
+            verdicts = self._read(reply)
+            if len(verdicts) != len(riders):
+                raise ValueError(f"{len(verdicts)} verdicts for {len(riders)} items")  # noqa: TRY301
+        except Exception as error:  # noqa: BLE001 - a reply that makes no sense must not stop the reader
+            what = f"the reply to {self.label} cannot be read"
+            self.failed(unavailable(what, repr(error), sent=True))
+            return
+        for rider, verdict in zip(riders, verdicts, strict=True):
+            rider.end(verdict)
+        self._group.next(self)
+
+    def failed(self, make: MakeError) -> None:
+        """Tell every caller; a call that fails before it has items fails all that wait (the client is closed)."""
+        if not self._riders:
+            self._riders = self._group.take_all()
+        for rider in self._riders:
+            rider.end(make())
+        self._group.next(self)
+
+    def dropped(self) -> None:
+        """Go on without it."""
+        self._group.next(self)
+
+    def sweep(self, now: float, patience: float, reason: str) -> bool:
+        """Give up its items one by one: their callers may have different patience."""
+        make = unavailable(f"{self.label} was given up", reason, sent=self.ran_perhaps)
+        for rider in self._riders:
+            if not rider.gone and rider.overdue(now, patience):
+                rider.end(make())
+        if self.wanted:
+            return False
+        self._group.next(self)
+        return True
+
+
+@final
+class Group(Generic[I]):
+    """The group commit of one verb on one queue. Made by `WireClient.group`."""
+
+    __slots__ = ("_build", "_call", "_check", "_line", "_size", "_slot", "_tag", "keys", "verb")
+
+    def __init__(
+        self,
+        keys: QueueKeys,
+        slot: Slot,
+        tag: str,
+        *,
+        build: Build,
+        size: Callable[[I], int],
+        check: Callable[[], None],
+    ) -> None:
+        self.keys = keys
+        """The queue."""
+        self.verb = slot.verb
+        """The verb."""
+        self._slot = slot
+        self._tag = tag
+        self._build = build
+        self._size = size
+        self._check = check
+        self._line: Line[_Entry] = Line()
+        self._call: GroupCall | None = None
+
+    async def __call__(self, item: I) -> Verdict:
+        """Send the item with others and answer its verdict.
+
+        Raises:
+            EchoMQError: The whole call failed; every caller whose item rode on it gets the error.
+
+        Cancellation: an item that has not left is taken out; one that has may take effect, and its
+        verdict is dropped.
+        Delivery: runs at most once if the verb is remembered.
+        """
+        waiter = _Waiter()
+        entry = self._add(item, waiter.done, None)
+        try:
+            await waiter.event.wait()
+        except BaseException:
+            self._leave(entry)
+            raise
+        outcome = waiter.outcome
+        if type(outcome) is Verdict:
+            return outcome
+        raise outcome
+
+    def submit(
+        self,
+        item: I,
+        done: Callable[[Outcome], None],
+        *,
+        give_up_after: float | None = None,
+    ) -> None:
+        """Send the item with others; `done` is called in the event loop with its verdict or error.
+
+        Args:
+            item: The item.
+            done: Called once. Must not raise, and may submit again.
+            give_up_after: Seconds from now, for which an outage is waited out; None means the
+                client's `unavailable_after`. An error the server answers is handed over at once.
+        """
+        give_up_at = None if give_up_after is None else time.monotonic() + give_up_after
+        self._add(item, done, give_up_at)
+
+    async def many(self, items: Iterable[I], *, progress: Callable[[int], None] | None = None) -> list[Outcome]:
+        """Send any number of items, holding only a few calls' worth of them at a time.
+
+        Args:
+            items: May be longer than memory; it is drawn from as verdicts come back.
+            progress: Called with the number of outcomes known so far, after each wait.
+
+        Returns:
+            For each item, in order, its verdict or the error its call failed with. After an
+            `UnavailableError` the rest is not sent, so that an outage costs one wait and not one a call.
+
+        Cancellation: as for one item.
+        """
+        outcomes: list[Any] = []
+        window = _Window(outcomes)
+        source = iter(items)
+        try:
+            while True:
+                for item in source:
+                    if window.broken is not None:
+                        outcomes.append(window.unsent())
+                        continue
+                    size = self._size(item)
+                    window.add(self._add(item, window.expect(size), None))
+                    if window.full:
+                        break
+                else:
+                    if not window.open:
+                        break
+                await window.wait()
+                if progress is not None:
+                    progress(len(outcomes) - window.open)
+        except BaseException:
+            for entry in window.entries():
+                self._leave(entry)
+            raise
+        await anyio.lowlevel.checkpoint()
+        return outcomes
+
+    # --- for the call -----------------------------------------------------------------------
+
+    def take(self) -> list[_Entry]:
+        """Take the next call's items out of the line."""
+        taken: list[_Entry] = []
+        room = MAX_CALL_BYTES
+        while len(taken) < MAX_ITEMS:
+            entry = self._line.peek()
+            if entry is None or (taken and entry.size > room):
+                break
+            self._line.pop()
+            entry.riding = True
+            room -= entry.size
+            taken.append(entry)
+        return taken
+
+    def take_all(self) -> list[_Entry]:
+        """Take every item out of the line."""
+        taken = list(self._line)
+        self._line = Line()
+        return taken
+
+    def build(self, riders: Sequence[_Entry]) -> Transition[list[Verdict]]:
+        """Make the transition, with the next number."""
+        call = Call(self._tag, self._slot.draw())
+        return self._build(self.keys, call, [rider.item for rider in riders])
+
+    def next(self, call: GroupCall) -> None:
+        """Go on after a call has ended."""
+        if self._call is call:
+            self._call = None
+            if self._line:
+                self._enter()
+        self._slot.release(call)
+
+    def sweep(self, now: float, patience: float, reason: str) -> None:
+        """Give up items that have waited too long (see `WireCall.sweep`)."""
+        for entry in self._line:
+            if entry.overdue(now, patience):
+                make = unavailable(f"{self.verb} was given up", reason, sent=False)
+                entry.end(make())
+        self._line.tidy()
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _add(self, item: I, done: Callable[[Any], None], give_up_at: float | None) -> _Entry:
+        self._check()
+        entry = _Entry(item, self._size(item), done, give_up_at)
+        self._line.append(entry)
+        if self._call is None:
+            self._enter()
+        return entry
+
+    def _enter(self) -> None:
+        self._call = GroupCall(self)
+        self._slot.enter(self._call)
+
+    def _leave(self, entry: _Entry) -> None:
+        # A rider is only marked: `Line.leave` of one that stands in no line would miscount.
+        if entry.riding:
+            entry.gone = True
+        else:
+            self._line.leave(entry)
+
+
+@final
+class _Window:
+    """How much of `many` is submitted and not answered yet."""
+
+    __slots__ = ("_bytes", "_entries", "_event", "_outcomes", "broken", "open")
+
+    def __init__(self, outcomes: list[Any]) -> None:
+        self._outcomes = outcomes
+        self._bytes = 0
+        self._entries: list[_Entry] = []
+        self._event = anyio.Event()
+        self.open = 0
+        self.broken: UnavailableError | None = None
+
+    @property
+    def full(self) -> bool:
+        return self.open >= _AHEAD * MAX_ITEMS or self._bytes >= _AHEAD * MAX_CALL_BYTES
+
+    def expect(self, size: int) -> Callable[[Any], None]:
+        """Reserve the next place among the outcomes; answer who fills it."""
+        at = len(self._outcomes)
+        self._outcomes.append(None)
+        self.open += 1
+        self._bytes += size
+
+        def done(outcome: Any) -> None:
+            self._outcomes[at] = outcome
+            self.open -= 1
+            self._bytes -= size
+            if type(outcome) is UnavailableError:
+                self.broken = outcome
+            self._event.set()
+
+        return done
+
+    def add(self, entry: _Entry) -> None:
+        self._entries.append(entry)
+
+    def entries(self) -> list[_Entry]:
+        """Answer those that are still open; they are few, since the window is bounded."""
+        self._entries = [entry for entry in self._entries if not entry.gone]
+        return self._entries
+
+    async def wait(self) -> None:
+        """Wait for some outcome."""
+        await self._event.wait()
+        self._event = anyio.Event()
+        self.entries()
+
+    def unsent(self) -> UnavailableError:
+        return UnavailableError(f"not sent, since one before it failed: {self.broken}", sent=False)
