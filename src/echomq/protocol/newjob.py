@@ -69,7 +69,7 @@ class NewJob:
 
     def __attrs_post_init__(self) -> None:
         """Check every value, the common path first."""
-        check_id(self.id)
+        _check_name(check_id, self.id)
         if self.task:
             _check_name(check_task_name, self.task)
         if type(self.payload) is not bytes:

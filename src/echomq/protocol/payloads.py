@@ -42,17 +42,15 @@ def join_payload(row: Mapping[bytes, bytes]) -> bytes:
     """Join the pieces that `payload_fields` cut; a row without a payload has an empty one.
 
     Raises:
-        DecodeError: A piece is missing before another.
+        DecodeError: A piece is short or missing before another.
     """
     first = row.get(b"payload", b"")
-    if len(first) != PIECE or b"payload.1" not in row:
+    if not any(name in row for name in PIECE_KEYS[1:]):
         return first
     pieces = [first]
     for name in PIECE_KEYS[1:]:
-        piece = row.get(name)
-        if piece is None:
-            break
-        if len(pieces[-1]) != PIECE:
-            raise DecodeError(f"a piece of the payload is short before {name.decode()}", "payload")
+        piece = row.get(name, b"")
+        if piece and len(pieces[-1]) != PIECE:
+            raise DecodeError(f"a piece is short or missing before {name.decode()}", "payload")
         pieces.append(piece)
     return b"".join(pieces)

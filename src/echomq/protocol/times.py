@@ -35,7 +35,7 @@ def to_ms(seconds: float | dt.timedelta) -> int:
         ms, positive = (microseconds + 500) // 1000, microseconds > 0
         negative = microseconds < 0
     elif _is_number(seconds):
-        if not math.isfinite(seconds):
+        if not _is_finite(seconds):
             raise ValueError(f"a duration is a finite number of seconds, not {seconds!r}")
         negative, positive = seconds < 0, seconds > 0
         ms = round(min(seconds, 2 * MAX_DURATION_MS) * 1000) if positive else 0
@@ -82,3 +82,7 @@ def unix_ms(moment: dt.datetime) -> int:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_finite(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)  # an int may be too large for a float

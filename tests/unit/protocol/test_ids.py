@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -33,7 +34,7 @@ MS = 1_000_000
         (MAX_VALUE, "AzL8n0Y58m7"),
     ],
 )
-def test_encode_agrees_with_the_vectors(value, digits):
+def test_encode_agrees_with_the_vectors(value: int, digits: str) -> None:
     """The numbers of the protocol page are written as they stand there, and read back."""
     assert encode(value) == digits
     assert decode(digits) == value
@@ -46,26 +47,26 @@ def test_encode_agrees_with_the_vectors(value, digits):
         ("EVT000xY9Wvvcd", "EVT", 1704117200000, 395, 2647),
     ],
 )
-def test_parse_agrees_with_the_vectors(id, kind, unix_ms, node, seq):
+def test_parse_agrees_with_the_vectors(id: str, kind: str, unix_ms: int, node: int, seq: int) -> None:
     """The ids of the protocol page say when, where and in which place they were minted."""
     assert parse(id) == ids.ParsedId(kind=kind, unix_ms=unix_ms, node=node, seq=seq)
 
 
 @given(NUMBERS)
-def test_encode_round_trips(value):
+def test_encode_round_trips(value: int) -> None:
     """What is encoded decodes to itself, in 11 digits."""
     assert len(encode(value)) == 11
     assert decode(encode(value)) == value
 
 
 @given(NUMBERS, NUMBERS)
-def test_encode_orders_bytes_as_numbers(one, other):
+def test_encode_orders_bytes_as_numbers(one: int, other: int) -> None:
     """Comparing ids as bytes compares their numbers, which is why a sorted set needs no second index."""
     assert (encode(one).encode() < encode(other).encode()) == (one < other)
 
 
 @pytest.mark.parametrize("value", [-1, MAX_VALUE + 1])
-def test_encode_refuses_numbers_out_of_range(value):
+def test_encode_refuses_numbers_out_of_range(value: int) -> None:
     """A number that does not fit in 63 bits is refused and shown."""
     with pytest.raises(ValueError, match=str(value)):
         encode(value)
@@ -74,7 +75,7 @@ def test_encode_refuses_numbers_out_of_range(value):
 @pytest.mark.parametrize(
     "digits", ["", "0", "0" * 10, "0" * 12, "zzzzzzzzzzz", "AzL8n0Y58m8", "0000000000-", "0000000000\u0660", " " * 11]
 )
-def test_decode_refuses_what_is_no_number(digits):
+def test_decode_refuses_what_is_no_number(digits: str) -> None:
     """Digits of another length, alphabet or size are refused and shown."""
     with pytest.raises(ValueError, match="digits"):
         decode(digits)
@@ -83,29 +84,29 @@ def test_decode_refuses_what_is_no_number(digits):
 @pytest.mark.parametrize(
     "id", ["", "JOB", "job00000000000", "JO100000000000", "JOBzzzzzzzzzzz", "JOB0000000000\n", "JOB00000000000\n"]
 )
-def test_parse_refuses_what_is_no_id(id):
+def test_parse_refuses_what_is_no_id(id: str) -> None:
     """An id of another form is refused and shown."""
     with pytest.raises(ValueError, match="three capital letters"):
         parse(id)
 
 
-def test_mint_makes_job_ids_of_now_by_default():
+def test_mint_makes_job_ids_of_now_by_default() -> None:
     """An id says the moment it was minted and is a job's unless told otherwise."""
     parsed = parse(mint())
     assert parsed.kind == "JOB"
-    assert abs(parsed.unix_ms - ids.time.time_ns() // MS) < 60_000
+    assert abs(parsed.unix_ms - time.time_ns() // MS) < 60_000
     assert parse(mint("EVT")).kind == "EVT"
 
 
 @pytest.mark.parametrize("kind", ["", "JO", "JOBS", "job", "J0B", "J\u00d6B"])
-def test_mint_refuses_other_kinds(kind):
+def test_mint_refuses_other_kinds(kind: str) -> None:
     """A kind is three capital ASCII letters."""
     with pytest.raises(ValueError, match="kind"):
         mint(kind)
 
 
 @given(st.lists(st.integers(-5_000, 5_000), min_size=1, max_size=60), st.integers(0, 2047))
-def test_mint_grows_whatever_the_clock_does(steps, offset):
+def test_mint_grows_whatever_the_clock_does(steps: list[int], offset: int) -> None:
     """Ids strictly increase when the clock stands still, steps back or jumps ahead, even before the epoch."""
     now = itertools.accumulate(steps, initial=EPOCH_MS)
     made = IdMint(clock=lambda: next(now) * MS, random_bits=lambda _: offset)
@@ -114,7 +115,7 @@ def test_mint_grows_whatever_the_clock_does(steps, offset):
 
 
 @given(st.integers(0, 2047), st.integers(0, 1023))
-def test_mint_borrows_the_next_millisecond_when_one_is_full(offset, node):
+def test_mint_borrows_the_next_millisecond_when_one_is_full(offset: int, node: int) -> None:
     """A burst beyond a millisecond's sequence goes on in the next one, at a new offset, without waiting."""
     made = IdMint(clock=lambda: (EPOCH_MS + 7) * MS, random_bits=lambda bits: {11: offset, 10: node}[bits])
     minted = [parse(made.mint()) for _ in range(4096 - offset + 1)]
@@ -123,7 +124,7 @@ def test_mint_borrows_the_next_millisecond_when_one_is_full(offset, node):
     assert {each.node for each in minted} == {node}
 
 
-def test_mint_starts_each_millisecond_at_a_random_offset():
+def test_mint_starts_each_millisecond_at_a_random_offset() -> None:
     """Two processes on one node number rarely meet: the offsets are spread over 0..2047."""
     ticks = itertools.count(EPOCH_MS)
     made = IdMint(clock=lambda: next(ticks) * MS)
@@ -132,14 +133,14 @@ def test_mint_starts_each_millisecond_at_a_random_offset():
     assert max(offsets) < 2048
 
 
-def test_mint_refuses_a_clock_beyond_its_bits():
+def test_mint_refuses_a_clock_beyond_its_bits() -> None:
     """A clock past the year 2093 is an error, never a wrong id."""
     made = IdMint(clock=lambda: (EPOCH_MS + (1 << 41)) * MS)
     with pytest.raises(ValueError, match="2"):
         made.mint()
 
 
-def test_mint_never_repeats_under_threads():
+def test_mint_never_repeats_under_threads() -> None:
     """Threads that mint at once get ids of their own, each thread's in rising order."""
     made = IdMint()
     batches: list[list[str]] = []
@@ -159,7 +160,7 @@ def test_mint_never_repeats_under_threads():
     assert all(batch == sorted(batch) for batch in batches)
 
 
-def test_mint_never_repeats_when_a_signal_handler_mints():
+def test_mint_never_repeats_when_a_signal_handler_mints() -> None:
     """A handler that interrupts a mint in its own thread neither waits for ever nor takes the same id."""
     made = IdMint()
     minted: list[str] = []
@@ -212,7 +213,7 @@ os._exit(0)  # past the thread that still holds the locks
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_fork_draws_node_and_tag_anew():
+def test_fork_draws_node_and_tag_anew() -> None:
     """A forked child shares neither tag nor node nor a held lock with its parent."""
     for _ in range(3):  # one node in 1,024 is drawn twice by chance
         done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, check=True, timeout=30)
@@ -227,7 +228,7 @@ def test_fork_draws_node_and_tag_anew():
     pytest.fail("the child mints under its parent's node number")
 
 
-def test_producer_tag_is_one_per_process():
+def test_producer_tag_is_one_per_process() -> None:
     """The tag that rows carry stays the same, under threads too, and is 11 base62 characters."""
     tags: list[str] = []
     threads = [threading.Thread(target=lambda: tags.append(ids.producer_tag())) for _ in range(8)]
@@ -241,6 +242,6 @@ def test_producer_tag_is_one_per_process():
     assert tags[0].isalnum()
 
 
-def test_client_tag_is_fresh_each_time():
+def test_client_tag_is_fresh_each_time() -> None:
     """Each client has a tag of its own."""
     assert len({ids.client_tag() for _ in range(100)} | {ids.new_tag() for _ in range(100)}) == 200
