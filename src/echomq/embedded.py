@@ -277,22 +277,23 @@ class Server:
     # --- one end -----------------------------------------------------------------------------------------------------
 
     def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            if process.poll() is None:
-                process.send_signal(how)
+        # Forgotten only when it is gone: an interrupt in the middle leaves it for the next call, and for the watcher.
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.send_signal(how)
             try:
-                process.wait(STOP_SECONDS)
+                self._process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                self._process.kill()
+                self._process.wait()
+            self._process = None
         # Last, so that there is no moment in which nobody would stop the server.
-        watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            watcher.kill()
-            watcher.wait()
-            if watcher.stdin is not None:
-                watcher.stdin.close()
+        if self._watcher is not None:
+            self._watcher.kill()
+            self._watcher.wait()
+            if self._watcher.stdin is not None:
+                self._watcher.stdin.close()
+            self._watcher = None
 
     def _log_since_start(self) -> str:
         with (self.directory / "server.log").open("rb") as log:
