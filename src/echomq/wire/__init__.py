@@ -7,5 +7,17 @@ from __future__ import annotations
 
 from echomq.wire.client import Statistics, WireClient, open_wire
 from echomq.wire.group import Group, Outcome
+from echomq.wire.park import Park
+from echomq.wire.subscription import Message, Reconnected, Subscription
 
-__all__ = ["Group", "Outcome", "Statistics", "WireClient", "open_wire"]
+__all__ = [
+    "Group",
+    "Message",
+    "Outcome",
+    "Park",
+    "Reconnected",
+    "Statistics",
+    "Subscription",
+    "WireClient",
+    "open_wire",
+]

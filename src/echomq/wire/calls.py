@@ -43,6 +43,8 @@ class WireCall:
     """What to load when the server does not know it."""
     remembered: bool = False
     """Whether it carries a number, by which a repetition is answered and not run (rule 6)."""
+    prompt: bool = False
+    """Whether it may leave at once when nothing is in flight, without waiting for others to join."""
     trailing: int = 0
     """Replies that follow an error reply all the same (see `subscription`)."""
 
@@ -111,6 +113,8 @@ class CallerCall(WireCall):
 
     __slots__ = ("_abandoned", "_error", "_event", "_give_up_at", "_reply")
 
+    prompt = True
+
     def __init__(self) -> None:
         super().__init__()
         self._event = anyio.Event()
@@ -129,6 +133,20 @@ class CallerCall(WireCall):
         except BaseException:
             self.abandon()
             raise
+        return self.outcome()
+
+    async def settled(self, seconds: float) -> None:
+        """Wait for the end, at most so long; leaves the call where it is, also when cancelled."""
+        with anyio.move_on_after(max(seconds, 0.0)):
+            await self._event.wait()
+
+    @property
+    def over(self) -> bool:
+        """Whether it was answered or has failed."""
+        return self._event.is_set()
+
+    def outcome(self) -> Any:
+        """Answer the raw reply of a call that is over; raises what `failed` was given."""
         if self._error is not None:
             raise self._error()
         return self._reply

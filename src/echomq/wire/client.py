@@ -30,7 +30,9 @@ from echomq.wire import forks
 from echomq.wire.calls import NumberedCall, RawCall, ScriptCall
 from echomq.wire.connection import Connection, Timing
 from echomq.wire.group import Build, Group
+from echomq.wire.park import Park
 from echomq.wire.slots import Slot
+from echomq.wire.subscription import Subscription
 from echomq.wire.topology import SingleServer, Topology
 from echomq.wire.urls import parse
 
@@ -188,6 +190,29 @@ class WireClient:
         self._lane(None, route).submit(call)
         return await call.result()
 
+    # --- connections of one's own -----------------------------------------------------------
+
+    @asynccontextmanager
+    async def open_park(self) -> AsyncIterator[Park]:
+        """Open a doorbell: a connection that carries nothing but BLPOP, closed at once on leaving."""
+        connection = self._open_beside("park", watched=False)
+        try:
+            yield Park(connection)
+        finally:
+            await self._close_beside(connection)
+
+    @asynccontextmanager
+    async def open_subscription(self) -> AsyncIterator[Subscription]:
+        """Open a subscription, on a connection of its own."""
+        subscription = Subscription()
+        connection = self._open_beside("subscription", on_push=subscription.push, opening=subscription.opening)
+        subscription.attach(connection)
+        try:
+            yield subscription
+        finally:
+            subscription.close()
+            await self._close_beside(connection)
+
     # --- state ------------------------------------------------------------------------------
 
     @property
@@ -247,6 +272,24 @@ class WireClient:
             self._lanes[node, route] = lane
             self._tasks.start_soon(lane.run)
         return lane
+
+    def _open_beside(self, purpose: str, **options: Any) -> Connection:
+        self._check()
+        node = self._topology.node(None)
+        connection = Connection(
+            lambda: self._topology.address(node),
+            name=f"echomq-{self._name}{purpose}-{self.tag}",
+            timing=self.timing,
+            **options,
+        )
+        self._beside.add(connection)
+        self._tasks.start_soon(connection.run)
+        return connection
+
+    async def _close_beside(self, connection: Connection) -> None:
+        connection.close()
+        await connection.closed()
+        self._beside.discard(connection)
 
     def _slot(self, keys: QueueKeys, verb: str, route: Route) -> Slot:
         key = (keys.base, verb)

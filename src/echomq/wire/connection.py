@@ -6,6 +6,11 @@ Theory of operation
     the connection cancels these three, the pipeline sorts what was unanswered, and it dials again:
     at once the first time, then with a jittered exponential pause of at most `MAX_PAUSE`.
 
+    A call that finds nothing in flight is sent by its caller, without waiting for the writer's turn
+    (`flush`): a single caller then pays one task switch less. It happens only while the writer is
+    idle, so the stream's own buffer is empty and bytes cannot overtake each other; what the socket
+    does not take goes to the writer as `_rest`.
+
     The watch finds a peer that is silent, by counting ticks and not by comparing times: a process
     that was stopped or a loop that was blocked finds all its deadlines past at once, and would
     otherwise break a healthy connection whose replies it has just not read yet.
@@ -25,7 +30,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from socket import socket
 from typing import Any, Final, final
 
 import anyio
@@ -49,7 +54,6 @@ _MAX_HOLD: Final = 0.5
 _MAX_EXPONENT: Final = 20  # 2 ** failures is an int; after 1,024 failures it no longer fits a float
 _TICKS: Final = 4
 _SWEEP_EVERY: Final = 0.25
-_DEVNULL: Final = os.devnull
 
 _PING: Final = pack(("PING",))
 _log = structlog.get_logger("echomq.wire")
@@ -102,7 +106,9 @@ class Connection:
         self.connects = 0
         """Connections made so far."""
         self.reason = "not connected yet"
-        """What ended the last connection, or the last try."""
+        """What ended the last connection, or the last try; while one stands, what is wrong with it."""
+        self.last_loss = ""
+        """What ended the last connection that stood."""
         self._started = False
         self._finished = anyio.Event()
         self._address = address
@@ -122,7 +128,9 @@ class Connection:
         self._refusals = 0
         self._trouble = anyio.Event()
         self._trouble.set()
-        self._fileno = -1
+        self._filenos: tuple[int, ...] = ()
+        self._direct: socket | None = None
+        self._rest = b""
 
     # --- for the client ---------------------------------------------------------------------
 
@@ -158,11 +166,11 @@ class Connection:
         close that number once more, by when it may be somebody else's. No event loop is told, since
         its epoll is shared with the parent and would forget the parent's socket.
         """
-        if self._fileno >= 0:
-            null = os.open(_DEVNULL, os.O_RDWR)
-            os.dup2(null, self._fileno)
-            os.close(null)
-            self._fileno = -1
+        null = os.open(os.devnull, os.O_RDWR)
+        for fileno in self._filenos:
+            os.dup2(null, fileno)
+        os.close(null)
+        self._filenos = ()
 
     # --- for the pipeline -------------------------------------------------------------------
 
@@ -171,6 +179,23 @@ class Connection:
         if self._idle:
             self._idle = False
             self._work.set()
+
+    def flush(self) -> None:
+        """Send at once if the writer is idle, else let it look for work."""
+        if self._direct is None or not self._idle:
+            self.wake()
+            return
+        data = self.pipeline.gather()
+        try:
+            sent = self._direct.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._broken(error)
+            return
+        if sent < len(data):
+            self._rest = data[sent:]
+            self.wake()
 
     def hold(self, text: str) -> None:
         """Leave the server alone for a moment."""
@@ -233,7 +258,8 @@ class Connection:
         pipeline = self.pipeline
         try:
             pipeline.connected(dialled.parser, self._opening())
-            self._fileno = dialled.fileno
+            self._direct, self._filenos = dialled.direct, dialled.filenos
+            self._rest = b""
             self._hold_due, self._refusals = False, 0
             self.connects += 1
             self.reason = "the connection was lost"
@@ -247,10 +273,12 @@ class Connection:
                 await self._write(dialled.stream)
         finally:
             self._session = None
-            self._fileno = -1
+            self._idle = False
+            self._direct, self._filenos = None, ()
+            self.last_loss = self.reason
             pipeline.disconnected(self.reason)
             self._change(connected=False)
-            await close_now(dialled.stream)
+            await dialled.close()
 
     async def _write(self, stream: ByteStream) -> None:
         pipeline = self.pipeline
@@ -260,7 +288,8 @@ class Connection:
                     self._hold_due = False
                     self._refusals += 1
                     await anyio.sleep(max(_FIRST_PAUSE, pause(self._refusals, _MAX_HOLD)))
-                data = pipeline.gather()
+                data, self._rest = self._rest, b""
+                data = data or pipeline.gather()
                 if data:
                     await stream.send(data)
                 else:
@@ -330,10 +359,3 @@ def pause(failures: int, most: float) -> float:
     """Answer how long to wait after so many failures in a row, with jitter. Seconds."""
     backoff = ExponentialWithJitterBackoff(cap=most, base=_FIRST_PAUSE)
     return float(backoff.compute(min(failures, _MAX_EXPONENT)))
-
-
-async def close_now(stream: ByteStream) -> None:
-    """Close a stream without waiting for its peer; when this returns the descriptor is free."""
-    with anyio.CancelScope(shield=True), suppress(OSError):
-        await anyio.aclose_forcefully(stream)
-        await anyio.lowlevel.checkpoint()  # asyncio closes the socket in its next round

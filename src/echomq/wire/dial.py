@@ -7,12 +7,15 @@ a client that was never connected is told of the latter at once.
 
 from __future__ import annotations
 
+import os
 import ssl
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from socket import SO_KEEPALIVE, SOL_SOCKET
+from socket import SO_KEEPALIVE, SOL_SOCKET, socket
 from typing import Any, Final, final
 
 import anyio
+import anyio.lowlevel
 import hiredis
 from anyio.abc import ByteStream, SocketAttribute
 
@@ -47,15 +50,29 @@ class DialError(Exception):
 class Dialled:
     """A connection that has shaken hands."""
 
-    __slots__ = ("fileno", "parser", "stream")
+    __slots__ = ("direct", "filenos", "parser", "stream")
 
-    def __init__(self, stream: ByteStream, parser: hiredis.Reader, fileno: int) -> None:
+    def __init__(self, stream: ByteStream, parser: hiredis.Reader, *, encrypted: bool) -> None:
+        fileno = int(_socket(stream).fileno())
         self.stream = stream
         """Where bytes go and come from."""
         self.parser = parser
         """The reply parser, which may hold the beginning of a push message."""
-        self.fileno = fileno
-        """The socket's file descriptor, for a forked child to drop."""
+        self.direct: socket | None = None
+        """The same socket once more, to send without awaiting; None under TLS."""
+        if not encrypted:
+            self.direct = socket(fileno=os.dup(fileno))
+            self.direct.setblocking(False)
+        self.filenos = (fileno,) if self.direct is None else (fileno, self.direct.fileno())
+        """The socket's file descriptors, for a forked child to drop."""
+
+    async def close(self) -> None:
+        """Close without waiting for the peer; when this returns the descriptors are free."""
+        if self.direct is not None:
+            self.direct.close()
+        with anyio.CancelScope(shield=True), suppress(OSError):
+            await anyio.aclose_forcefully(self.stream)
+            await anyio.lowlevel.checkpoint()  # asyncio closes the socket in its next round
 
 
 async def dial(address: Address, *, name: str, timeout: float) -> Dialled:
@@ -77,7 +94,7 @@ async def dial(address: Address, *, name: str, timeout: float) -> Dialled:
             stream = await _connect(address)
             parser = new_parser()
             await _handshake(stream, parser, address, name)
-            return Dialled(stream, parser, _socket(stream).fileno())
+            return Dialled(stream, parser, encrypted=address.tls is not None)
     except BaseException as error:
         if stream is not None:
             await anyio.aclose_forcefully(stream)

@@ -59,6 +59,9 @@ class Driver(Protocol):
     def wake(self) -> None:
         """There is something to gather."""
 
+    def flush(self) -> None:
+        """There is something to gather, and no reason to wait for more."""
+
     def hold(self, text: str) -> None:
         """The server asks for a moment: gather nothing for a while."""
 
@@ -173,7 +176,10 @@ class Pipeline:
             return
         call.line = self._outbox
         self._outbox.append(call)
-        self._driver.wake()
+        if call.prompt and not self._flight:
+            self._driver.flush()
+        else:
+            self._driver.wake()
 
     def gather(self) -> bytes:
         """Take calls, in order, while there is room; answer their bytes. They count as sent from here on."""

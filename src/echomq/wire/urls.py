@@ -147,7 +147,7 @@ def _parse(url: str) -> Address:
         raise _BadUrlError(f"its port is not a number from 1 to {_MAX_PORT}") from None
     if port == 0:
         raise _BadUrlError(f"its port is not a number from 1 to {_MAX_PORT}")
-    options: dict[str, Any] = parse_url(canonical)  # type: ignore[no-untyped-call]
+    options: dict[str, Any] = parse_url(canonical)
     db = int(options.get("db", 0))
     if db < 0:
         raise _BadUrlError("its database number is negative")

@@ -1,0 +1,242 @@
+"""Channels: a connection of its own for subscriptions, and word when messages may have been missed.
+
+Theory of operation
+    In RESP3 a SUBSCRIBE is confirmed by a push message, but refused (NOPERM) in the line of replies:
+    whether it takes a place in that line is known only afterwards. So each is followed by a PING, and
+    the reply's place is the ping's. The pong comes after the confirmation, thus means success; an
+    error means refusal, and the pong behind it is thrown away (`trailing`).
+
+    The connection's watch pings, so that a dead peer is found although nothing is ever published.
+    After each reconnect all channels are subscribed in one command before anything else is sent, and
+    the reader gets a `Reconnected`: what was published in between is gone, and state must be read again.
+
+If you change this
+    Its own connection because the server cuts off subscribers that read too slowly; on a shared one
+    that would hit commands.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, Self, final
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from echomq.wire.calls import CallerCall, WireCall, pack
+from echomq.wire.connection import Connection
+from echomq.wire.replies import MakeError
+
+BUFFER: Final = 10_000
+"""Messages kept for a reader that is slow. Beyond that all are dropped: it has to read state anyway."""
+
+_PING: Final = pack(("PING",))
+
+
+@final
+@attrs.frozen
+class Message:
+    """What was published."""
+
+    channel: str
+    """On which channel."""
+    data: bytes
+    """What."""
+
+
+@final
+@attrs.frozen
+class Reconnected:
+    """Messages may have been missed before this point: read the state they would have told of."""
+
+    reason: str
+    """Why, for people."""
+
+
+@final
+class _Subscribe(CallerCall):
+    """SUBSCRIBE with its PING. Harmless to repeat."""
+
+    __slots__ = ("_channels",)
+
+    label = "SUBSCRIBE"
+    trailing = 1
+
+    def __init__(self, channels: tuple[str, ...]) -> None:
+        super().__init__()
+        self._channels = channels
+
+    def encode(self) -> bytes | None:
+        """Pack both."""
+        return pack(("SUBSCRIBE", *self._channels)) + _PING
+
+    def lost(self) -> bool:
+        """Again: its caller waits for the confirmation."""
+        return True
+
+
+@final
+class _Unsubscribe(WireCall):
+    """UNSUBSCRIBE with its PING; nobody waits, and a new connection needs none."""
+
+    __slots__ = ("_data",)
+
+    label = "UNSUBSCRIBE"
+    trailing = 1
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self._data = data
+
+    def encode(self) -> bytes | None:
+        """Answer the bytes."""
+        return self._data
+
+
+@final
+class _Resubscribe(WireCall):
+    """All channels again, on a new connection."""
+
+    __slots__ = ("_subscription",)
+
+    label = "SUBSCRIBE"
+    trailing = 1
+
+    def __init__(self, subscription: Subscription) -> None:
+        super().__init__()
+        self._subscription = subscription
+
+    def encode(self) -> bytes | None:
+        """Pack what is wanted at this moment."""
+        channels = self._subscription.channels
+        return pack(("SUBSCRIBE", *channels)) + _PING if channels else None
+
+    def answered(self, reply: Any) -> None:
+        """Everything is subscribed again."""
+        self._subscription.restored(None)
+
+    def failed(self, make: MakeError) -> None:
+        """The server refuses now what it allowed before."""
+        self._subscription.restored(make)
+
+
+@final
+class Subscription:
+    """Channels one listens to. Made by `WireClient.open_subscription`; iterate over it in one task."""
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._channels: dict[str, int] = {}
+        self._buffer: deque[Message | Reconnected] = deque()
+        self._arrived = anyio.Event()
+        self._error: MakeError | None = None
+        self._was_connected = False
+        self._closed = False
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels asked for."""
+        return tuple(self._channels)
+
+    async def add(self, channel: str) -> None:
+        """Listen to a channel too; when this returns, the server has confirmed it.
+
+        Adding one twice needs removing it twice.
+
+        Raises:
+            PermissionDeniedError: The ACL user may not listen to it.
+            UnavailableError: The server could not be reached in time.
+
+        Cancellation: the channel is removed again.
+        """
+        call = _Subscribe((channel,))
+        self._channels[channel] = self._channels.get(channel, 0) + 1
+        self._link.submit(call)
+        try:
+            await call.result()
+        except BaseException:
+            self._forget(channel)
+            raise
+
+    async def remove(self, channel: str) -> None:
+        """Listen to a channel no more. Takes effect at the call, also when it is cancelled.
+
+        Messages already here are still handed out.
+        """
+        self._forget(channel)
+        await anyio.lowlevel.checkpoint()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message | Reconnected:
+        """Wait for the next message, or for word that some may have been missed.
+
+        Raises:
+            PermissionDeniedError: After a reconnect the server refused what it had allowed.
+
+        Cancellation: loses nothing.
+        Delivery: at most once. Channels keep nothing for who is not there.
+        """
+        await anyio.lowlevel.checkpoint()
+        while not self._buffer:
+            if self._error is not None:
+                make, self._error = self._error, None
+                raise make()
+            if self._closed:
+                raise StopAsyncIteration
+            self._arrived = anyio.Event()
+            await self._arrived.wait()
+        return self._buffer.popleft()
+
+    # --- for the connection -----------------------------------------------------------------
+
+    def attach(self, connection: Connection) -> None:
+        """Use this connection."""
+        self._connection = connection
+
+    def opening(self) -> list[WireCall]:
+        """Answer what a new connection begins with."""
+        return [_Resubscribe(self)] if self._channels else []
+
+    def push(self, message: list[Any]) -> None:
+        """Take a push message; confirmations are known by their pong."""
+        if message[0] == b"message":
+            self._put(Message(message[1].decode("utf-8", "replace"), message[2]))
+
+    def restored(self, refused: MakeError | None) -> None:
+        """All channels are subscribed on a new connection, or refused."""
+        if refused is not None:
+            self._error = refused
+            self._arrived.set()
+        elif self._was_connected:
+            self._put(Reconnected(self._link.last_loss))
+        self._was_connected = True
+
+    def close(self) -> None:
+        """End the iteration."""
+        self._closed = True
+        self._arrived.set()
+
+    # --- inside -----------------------------------------------------------------------------
+
+    @property
+    def _link(self) -> Connection:
+        assert self._connection is not None  # noqa: S101 - attached before anybody sees the subscription
+        return self._connection
+
+    def _put(self, item: Message | Reconnected) -> None:
+        if len(self._buffer) >= BUFFER:
+            self._buffer.clear()
+            self._buffer.append(Reconnected(f"{BUFFER} messages were not read"))
+        self._buffer.append(item)
+        self._arrived.set()
+
+    def _forget(self, channel: str) -> None:
+        count = self._channels.get(channel, 0) - 1
+        if count > 0:
+            self._channels[channel] = count
+        elif count == 0:
+            del self._channels[channel]
+            self._link.submit(_Unsubscribe(pack(("UNSUBSCRIBE", channel)) + _PING))
