@@ -1,0 +1,91 @@
+"""Jobs and items made from small integers, so that Hypothesis can shrink them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from echomq.protocol.records import NewJob
+from echomq.transitions import (
+    Checkpoint,
+    Completion,
+    Ending,
+    Failure,
+    LogLine,
+    Progress,
+    Release,
+    Renewal,
+    Snoozed,
+)
+
+Pick = tuple[int, int, int, int]
+
+SETTLING: Final = ("complete", "fail", "release", "snooze", "end")
+NOTES: Final = ("extend", "progress", "checkpoint", "log")
+FORGERIES: Final = ("first", "before", "nonce", "token")
+YEAR_MS: Final = 366 * 86_400_000
+LEASE_MS: Final = 600_000
+
+
+def new_job(pick: Pick, known: list[str]) -> NewJob:
+    """Make a job; of 16, one has an id that was there before."""
+    kind, time, dedup, more = pick
+    options: dict[str, Any] = {"payload": f"{kind}".encode()}
+    if known and kind % 16 == 15:
+        options["id"] = known[more % len(known)]
+    options["priority"] = (0, 0, 5, -3)[kind % 4]
+    match time % 8:
+        case 5:
+            options["delay_ms"] = YEAR_MS
+        case 6:
+            options["at_ms"] = 1
+        case 7:
+            options["at_ms"] = 99_999_999_999_999
+    if dedup % 4 > 1:
+        options["dedup"] = f"key {dedup % 8 // 4}"
+        if dedup % 4 == 3:
+            options["dedup_window_ms"] = YEAR_MS
+    if more % 3 == 1:
+        options["result_ttl_ms"] = YEAR_MS
+    if more % 4:
+        options["max_stalls"] = more % 4 - 1
+    return NewJob(**options)
+
+
+def forge(how: str, leases: list[tuple[int, str]], pick: int) -> tuple[int, str]:
+    """Answer a token and a nonce for a job: of its latest lease, or of another, or of none that ever was."""
+    token, nonce = leases[-1] if leases else (1, "nobody.1")
+    match how:
+        case "first" if leases:
+            return leases[0]
+        case "before" if len(leases) > 1:
+            return leases[-2]
+        case "nonce":
+            return token, f"forged.{pick}"
+        case "token":
+            return token + (-1, 1)[pick % 2], nonce
+    return token, nonce
+
+
+def make_item(verb: str, id: str, token: int, nonce: str, pick: int = 0) -> Any:
+    """Make an item of a fenced verb."""
+    far = 0 if pick % 3 == 0 else YEAR_MS
+    match verb:
+        case "complete":
+            return Completion(id, token, nonce, f"result {pick}".encode())
+        case "fail":
+            return Failure(id, token, nonce, far, 1 + pick % 3, b'{"type":"E"}')
+        case "release":
+            return Release(id, token, nonce)
+        case "snooze":
+            return Snoozed(id, token, nonce, far)
+        case "end":
+            return Ending(id, token, nonce, ("cancelled", "discarded")[pick % 2], f"reason {pick}")
+        case "extend":
+            return Renewal(id, token, nonce, LEASE_MS)
+        case "progress":
+            return Progress(id, token, nonce, f"{pick}".encode())
+        case "checkpoint":
+            return Checkpoint(id, token, nonce, pick % 8, f"state {pick}".encode())
+        case "log":
+            return LogLine(id, token, nonce, f"line {pick}".encode())
+    raise ValueError(f"{verb!r} is no fenced verb")

@@ -1,0 +1,61 @@
+"""A queue of one's own under a random prefix, on a server that may be somebody else's."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import final
+
+import redis
+
+from echomq.conformance.driver import Driver
+from echomq.conformance.invariants import leftovers
+from echomq.conformance.snapshot import Snapshot, scan, take
+from echomq.protocol.keys import QueueKeys
+from echomq.transitions import Completion, Script
+
+
+@final
+class Playground:
+    """A fresh queue; nothing outside its prefix is touched, and `clear` leaves none of it behind."""
+
+    def __init__(
+        self, server: redis.Redis, *, prefix: str = "emq-proof", scripts: Mapping[str, Script] | None = None
+    ) -> None:
+        self.server = server
+        self.scripts = dict(scripts or {})
+        self.keys = QueueKeys(prefix=f"{prefix}-{secrets.token_hex(6)}", queue="proof")
+
+    def client(self, *, numbered: bool = True, tag: str = "") -> Driver:
+        """Make a client of the queue, its tag fresh unless given."""
+        return Driver(self.server, self.keys, tag=tag, numbered=numbered, scripts=self.scripts)
+
+    def look(self) -> Snapshot:
+        """Look at all keys of the queue."""
+        return take(self.server, self.keys)
+
+    def end_all(self) -> None:
+        """End every job by the verbs, whatever its state, and remove what was kept."""
+        driver, snap = self.client(), self.look()
+        active = [(id, snap.row(id)) for id in snap.zset("active")]
+        if active:
+            driver.items("complete", *(Completion(id, int(row["attempts"]), row["holder"], b"") for id, row in active))
+        ids = [id for id, _ in self.look().rows()]
+        if ids:
+            driver.items("remove", *ids)
+
+    def expect_empty(self) -> None:
+        """Hold that nothing remains but the queue's own keys.
+
+        Raises:
+            AssertionError: Something does.
+        """
+        left = leftovers(self.look())
+        if left:
+            raise AssertionError(f"left behind after all jobs have ended: {left}")
+
+    def clear(self) -> None:
+        """Delete the queue's keys."""
+        names = scan(self.server, f"{self.keys.base}*")
+        if names:
+            self.server.delete(*names)

@@ -1,0 +1,337 @@
+"""A Hypothesis state machine that plays producers, workers and operators against a live server, the model beside it.
+
+Theory of operation
+    Each rule asks the model first, then the server, and compares the verdicts. After each step the whole keyspace of the
+    queue is looked at once: the invariants must hold, the rows, dedup keys, logs and counters must be what the model
+    says, and a step that was refused must have changed nothing (but the memory of the call itself).
+
+    A network is played by sending earlier calls again; a dead worker by a claim that is never settled; time by moving
+    scores into the past. Picks are small integers taken modulo what is there, so that Hypothesis can shrink a failure.
+
+If you change this
+    Nothing here may depend on the wall clock or on the randomness of tags, or failures will not replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import redis
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from echomq.conformance import model_verbs
+from echomq.conformance.driver import CallRefusedError, Driver
+from echomq.conformance.expectations import ContradictionError, compare, no_change
+from echomq.conformance.items import FORGERIES, NOTES, SETTLING, Pick, forge, make_item, new_job
+from echomq.conformance.keyspace import Playground
+from echomq.conformance.model import Queue
+from echomq.conformance.snapshot import Snapshot, take
+from echomq.protocol.refusals import Verdict
+from echomq.protocol.states import State
+from echomq.transitions import CancelRequest, Script
+
+PICK: Final = st.integers(0, 255)
+ANY: Final = 230
+"""Picks from here on take any job that ever was; the others, one in a state that makes sense."""
+PICKS: Final = st.lists(PICK, min_size=1, max_size=4)
+CLIENT: Final = st.integers(0, 2)
+BOUND: Final = st.sampled_from([1, 2, 256])
+LIKELY: Final = {
+    "cancel": (State.ACTIVE, State.SCHEDULE),
+    "remove": (State.DEAD, State.DONE, State.SCHEDULE),
+    "redrive": (State.DEAD,),
+}
+OPERATORS: Final = tuple(LIKELY)
+ROUNDS: Final = ("promote", "reap", "trim", "ring")
+REMEMBERED: Final = ("enqueue", "claim", *SETTLING, *NOTES, *OPERATORS, "pause", "resume")
+
+
+def spell(verdict: Verdict) -> str:
+    """Spell a verdict as the model does."""
+    return "retry" if verdict.code == "retry" else f"{verdict.code} {verdict.detail}".strip()
+
+
+class Spine(RuleBasedStateMachine):
+    """One queue, three clients, no clock. Subclass it with `server` set, as `machine` does."""
+
+    server: ClassVar[redis.Redis]
+    scripts: ClassVar[Mapping[str, Script]] = {}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ground = Playground(self.server, scripts=self.scripts)
+        self.keys = self.ground.keys
+        self.clients = [self.ground.client() for _ in range(3)]
+        self.model = Queue()
+        self.known: list[str] = []
+        self.leases: dict[str, list[tuple[int, str]]] = {}
+        self.replies: dict[tuple[int, str], Any] = {}
+        self.snap = Snapshot({})
+        self.unchanged = False
+        self.awake = 0
+        self.steps = 0
+
+    def teardown(self) -> None:
+        """Leave nothing behind."""
+        self.ground.clear()
+
+    # --- what is checked after each step -----------------------------------------------------
+
+    @invariant()
+    def agrees(self) -> None:
+        """Look at everything once."""
+        before, self.snap = self.snap, take(self.server, self.keys)
+        if self.unchanged:
+            no_change(before, self.snap)
+        compare(self.model, self.snap, awake=self.awake)
+        self.unchanged = False
+        self.steps += 1
+
+    def expect(self, what: str, seen: object, expected: object) -> None:
+        """Compare an answer."""
+        if seen != expected:
+            raise ContradictionError(f"{what}: expected {expected!r}, seen {seen!r}")
+
+    def run_items(self, client: int, verb: str, items: Sequence[Any], expected: list[str]) -> None:
+        """Run one call and compare its verdicts."""
+        seen = [spell(verdict) for verdict in self.clients[client].items(verb, *items)]
+        self.expect(f"{verb} {[model_verbs.spell(item) for item in items]}", seen, expected)
+        self.replies[client, verb] = seen
+        self.unchanged = all(text.startswith(("EMQ", "duplicate", "collision")) for text in seen)
+
+    def order(self, *names: str) -> list[str]:
+        """Answer the ids of sets in the order in which the server meets them."""
+        return [id for name in names for id in self.snap.zset(name)]
+
+    def choose(self, pick: int, *states: State) -> str:
+        """Choose a job: mostly one in a state that makes sense, now and then any that ever was."""
+        fitting = [id for id in self.known if id in self.model.jobs and self.model.jobs[id].state in states]
+        ids = fitting if fitting and pick < ANY else self.known
+        return ids[pick % len(ids)]
+
+    # --- producers ---------------------------------------------------------------------------
+
+    @initialize(picks=st.lists(PICK, min_size=2, max_size=6), count=st.integers(1, 3))
+    def begin(self, picks: list[int], count: int) -> None:
+        """A queue is never empty at first, and somebody works."""
+        self.enqueue(0, [(pick, 0, pick // 4, pick // 8) for pick in picks])
+        self.snap = take(self.server, self.keys)
+        self.claim(0, count, 256)
+        self.unchanged = False
+
+    @rule(client=CLIENT, picks=st.lists(st.tuples(PICK, PICK, PICK, PICK), min_size=1, max_size=4))
+    def enqueue(self, client: int, picks: list[Pick]) -> None:
+        """Jobs of all kinds, now and then under an id that was there already."""
+        jobs = [new_job(pick, self.known) for pick in picks]
+        expected = [model_verbs.enqueue(self.model, job, self.clients[client].tag) for job in jobs]
+        self.known += [job.id for job in jobs if job.id not in self.known]
+        self.run_items(client, "enqueue", jobs, expected)
+
+    # --- workers -----------------------------------------------------------------------------
+
+    @rule(client=CLIENT, count=st.integers(1, 4), bound=BOUND)
+    def claim(self, client: int, count: int, bound: int) -> None:
+        """Reap, promote, lease."""
+        more = self.model.reap(self.order("active"), bound) == bound
+        more = self.model.promote(self.order("schedule"), bound) == bound or more
+        driver = self.clients[client]
+        reply = driver.claim(count, bound=bound)
+        nonce = f"{driver.tag}.{len(driver.sent['claim'])}"
+        expected = [(job.id, job.token, nonce) for job in self.model.claim(nonce, count)]
+        seen = [(job.id, job.token, job.nonce) for job in reply.jobs]
+        self.expect("claim", seen, expected)
+        left = bool(self.model.ready()) and not self.model.paused
+        self.expect("claim says to ask again at once", reply.next_ms == 0, left or more)
+        for id, token, _ in seen:
+            self.leases.setdefault(id, []).append((token, nonce))
+        self.replies[client, "claim"] = seen
+        self.awake = 0
+
+    def holders(self, client: int, verb: str, picks: list[int], how: str) -> None:
+        """Run a fenced verb on leases as they are, or as they are not any more."""
+        items = []
+        for pick in picks:
+            # Who forges has most to win from a job that is not active any more.
+            id = self.choose(pick, State.ACTIVE, *(tuple(State) if how == "before" else ()))
+            token, nonce = forge(how, self.leases.get(id, []), pick)
+            items.append(make_item(verb, id, token, nonce, pick))
+        expected = [model_verbs.fenced(self.model, item) for item in items]
+        self.run_items(client, verb, items, expected)
+
+    @precondition(lambda self: self.model.of(State.ACTIVE))
+    @rule(client=CLIENT, verb=st.sampled_from(SETTLING), picks=PICKS)
+    def settle(self, client: int, verb: str, picks: list[int]) -> None:
+        """Holders settle; the same job twice in a call, now and then."""
+        self.holders(client, verb, picks, "latest")
+
+    @precondition(lambda self: self.model.of(State.ACTIVE))
+    @rule(client=CLIENT, verb=st.sampled_from(NOTES), picks=PICKS)
+    def note(self, client: int, verb: str, picks: list[int]) -> None:
+        """Holders renew and take notes."""
+        self.holders(client, verb, picks, "latest")
+
+    @precondition(lambda self: self.leases)
+    @rule(client=CLIENT, verb=st.sampled_from((*SETTLING, *NOTES)), picks=PICKS, how=st.sampled_from(FORGERIES))
+    def forged(self, client: int, verb: str, picks: list[int], how: str) -> None:
+        """Holders of old, and inventors of new leases write."""
+        self.holders(client, verb, picks, how)
+
+    @precondition(lambda self: self.model.ready() and not self.model.paused)
+    @rule(client=CLIENT, count=st.integers(1, 4))
+    def work(self, client: int, count: int) -> None:
+        """Claim once more: a queue lives by being worked on."""
+        self.claim(client, count, 256)
+
+    @precondition(lambda self: self.awake < 2 and not self.model.paused)
+    @rule()
+    def wake_up(self) -> None:
+        """A parked worker takes a token, and has not claimed yet."""
+        if self.server.lpop(self.keys.wake) is not None:
+            self.awake += 1
+
+    # --- operators, and the rounds -----------------------------------------------------------
+
+    @rule(client=CLIENT, verb=st.sampled_from(OPERATORS), picks=PICKS)
+    def operate(self, client: int, verb: str, picks: list[int]) -> None:
+        """Cancel, remove and redrive, also what cannot be."""
+        ids = [self.choose(pick, *LIKELY[verb]) for pick in picks]
+        run = getattr(model_verbs, verb)
+        items = [CancelRequest(id, f"because {pick}") for id, pick in zip(ids, picks, strict=True)]
+        expected = [run(self.model, item if verb == "cancel" else item.id) for item in items]
+        self.run_items(client, verb, items if verb == "cancel" else ids, expected)
+
+    @precondition(lambda self: self.model.paused)
+    @rule(client=CLIENT)
+    def resume(self, client: int) -> None:
+        """Somebody remembers the switch."""
+        self.switch(client, "resume")
+
+    @rule(client=CLIENT, verb=st.sampled_from(["resume", "pause"]))
+    def switch(self, client: int, verb: str) -> None:
+        """The queue's switch."""
+        changed = self.model.paused == (verb == "resume")
+        self.model.paused = verb == "pause"
+        seen = self.clients[client].plain(verb)
+        self.expect(verb, seen, changed)
+        self.replies[client, verb] = seen
+
+    @rule(client=CLIENT, verb=st.sampled_from(ROUNDS), bound=BOUND, most=st.integers(0, 3))
+    def round(self, client: int, verb: str, bound: int, most: int) -> None:
+        """The bare rounds."""
+        driver = self.clients[client]
+        if verb == "ring":
+            self.expect(verb, driver.plain(verb), bool(self.model.ready()))
+        elif verb == "trim":
+            expected = self.model.trim(self.order("done", "dead"), bound, most)
+            self.expect(verb, driver.plain(verb, bound=bound, dead_max=most, dead_keep_ms=0), expected)
+        else:
+            run = self.model.reap if verb == "reap" else self.model.promote
+            expected = run(self.order("active" if verb == "reap" else "schedule"), bound)
+            self.expect(verb, driver.plain(verb, bound=bound), expected)
+
+    @rule(client=CLIENT, pick=PICK)
+    def look(self, client: int, pick: int) -> None:
+        """Reads answer what is there and change nothing."""
+        driver, id = self.clients[client], self.known[pick % len(self.known)]
+        counts, ready = driver.plain("counts"), self.model.ready()
+        seen = {state: getattr(counts, state) for state in State}
+        self.expect("counts", seen, {state: len(self.model.of(state)) for state in State})
+        self.expect("paused", counts.paused, self.model.paused)
+        job, there = driver.plain("read_job", id, with_log=True), self.model.jobs.get(id)
+        self.expect("read_job", job and (job.record.state, list(job.log)), there and (there.state, there.log))
+        page = driver.plain("browse", state="pending", count=2, offset=pick % 3)
+        self.expect("browse", [row.id for row, _ in page.jobs], [job.id for job in ready][pick % 3 :][:2])
+        age = driver.plain("age")
+        self.expect("age", age and age[0], ready[0].id if ready else None)
+        self.unchanged = True
+
+    # --- time --------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.model.of(State.ACTIVE))
+    @rule(pick=PICK, reap=st.booleans())
+    def lease_ends(self, pick: int, reap: bool) -> None:  # noqa: FBT001 - a drawn value
+        """A worker died; perhaps somebody notices at once."""
+        self.time_comes(pick, State.ACTIVE)
+        if reap:
+            self.snap = take(self.server, self.keys)
+            self.round(0, "reap", 256, 0)
+
+    @rule(pick=PICK, which=st.sampled_from([State.ACTIVE, State.SCHEDULE, State.DONE]))
+    def time_comes(self, pick: int, which: State) -> None:
+        """A lease ends, a job is due, a kept result is old enough: its score is in the past now."""
+        jobs = self.model.of(which)
+        if jobs:
+            job = jobs[pick % len(jobs)]
+            self.server.zadd(getattr(self.keys, which), {job.id: 1000 + pick // 16}, xx=True)
+            job.due, job.expired = which is State.SCHEDULE, which is not State.SCHEDULE
+
+    @precondition(lambda self: any(window for _, window in self.model.dedup.values()))
+    @rule()
+    def window_ends(self) -> None:
+        """A throttle's window runs out."""
+        key = next(key for key, (_, window) in self.model.dedup.items() if window)
+        self.server.delete(self.keys.dedup(key))
+        del self.model.dedup[key]
+
+    # --- the network -------------------------------------------------------------------------
+
+    @rule(client=CLIENT, pick=PICK)
+    def resend(self, client: int, pick: int) -> None:
+        """The reply was lost: the same call again is answered from memory, and not run."""
+        driver = self.clients[client]
+        verbs = [verb for verb in REMEMBERED if verb != "extend" and (client, verb) in self.replies]
+        if not verbs:
+            return
+        verb = verbs[pick % len(verbs)]
+        reply = driver.resend(verb)
+        if verb == "claim":
+            held = [
+                lease
+                for lease in self.replies[client, verb]
+                if (job := self.model.jobs.get(lease[0]))
+                and job.state is State.ACTIVE
+                and (job.id, job.token, job.nonce) == lease
+            ]
+            for id, _, _ in held:
+                self.model.jobs[id].expired = False
+            self.expect("claim again", [(job.id, job.token, job.nonce) for job in reply.jobs], held)
+            self.unchanged = not held
+            return
+        self.expect(
+            f"{verb} again", reply if isinstance(reply, bool) else [spell(v) for v in reply], self.replies[client, verb]
+        )
+        self.unchanged = True
+
+    @rule(client=CLIENT, pick=PICK)
+    def late_copy(self, client: int, pick: int) -> None:
+        """An old socket delivers a call that a later one has overtaken: refused."""
+        driver = self.clients[client]
+        verbs = [verb for verb in REMEMBERED if verb != "extend" and len(driver.sent[verb]) > 1]
+        if not verbs:
+            return
+        verb = verbs[pick % len(verbs)]
+        try:
+            reply = driver.resend(verb, back=2)
+        except CallRefusedError as error:
+            self.expect(f"late {verb}", error.verdict.code, "EMQSTALE")
+        else:
+            raise ContradictionError(f"a late copy of {verb} was answered: {reply!r}")
+        self.unchanged = True
+
+    @precondition(lambda self: self.steps > 30)
+    @rule()
+    def everything_ends(self) -> None:
+        """All jobs end and are trimmed: only the queue's own keys remain, and those that go by themselves."""
+        self.ground.end_all()
+        for name in ("removed", "completed"):
+            self.model.totals[name] = int(take(self.server, self.keys).hash("counts").get(name, "0"))
+        self.model.jobs.clear()
+        self.model.dedup = {key: entry for key, entry in self.model.dedup.items() if entry[1]}
+        self.ground.expect_empty()
+
+
+def machine(server: redis.Redis, scripts: Mapping[str, Script] | None = None) -> type[Spine]:
+    """Make the machine for a server, perhaps with changed scripts."""
+    return type("SpineMachine", (Spine,), {"server": server, "scripts": scripts or {}})

@@ -1,0 +1,27 @@
+"""The whole spine at once: a state machine on a live server, the executable model beside it."""
+
+from __future__ import annotations
+
+
+import hypothesis
+import pytest
+import redis
+from hypothesis.stateful import run_state_machine_as_test
+
+from echomq.conformance.machine import machine
+
+QUICK = hypothesis.settings(max_examples=200, stateful_step_count=50)
+LONG = hypothesis.settings(max_examples=2000, stateful_step_count=100)
+
+
+@pytest.mark.timeout(300)
+def test_spine_agrees_with_the_model(redis_client: redis.Redis) -> None:
+    """Whatever producers, workers, operators and the network do, the server does what the model says."""
+    run_state_machine_as_test(machine(redis_client), settings=QUICK)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+def test_spine_agrees_with_the_model_for_long(redis_client: redis.Redis) -> None:
+    """The same, ten times as many, twice as long, with a new seed a run."""
+    run_state_machine_as_test(machine(redis_client), settings=hypothesis.settings(LONG, derandomize=False))
