@@ -32,6 +32,8 @@ help: ## list the targets
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or later with the venv module was found on PATH" \
 		"(on Debian: apt install python3-venv); or say make PYTHON=/path/to/python" >&2; exit 1; }
+	@test ! -f $(VENV) || { echo "error: $(VENV) is a file (a redirect to another environment, PEP 832?): it has to be" \
+		"a directory here; remove the file" >&2; exit 1; }
 	test -x $(PY) || "$(PYTHON)" -m venv $(VENV)
 	$(PY) -m pip install --quiet --constraint constraints.txt hatchling editables
 	$(PY) -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
