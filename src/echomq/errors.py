@@ -155,6 +155,21 @@ class DecodeError(EchoMQError, ValueError):
         super().__init__(f"{path}: {message}" if path else message)
 
 
+@final
+class ArgumentsError(EchoMQError, TypeError):
+    """A job's arguments do not fit its task's signature, or their declared types. Producer and worker differ.
+
+    Attributes:
+        task: The task's name.
+        path: Where in the arguments, such as `args[0].size`; "" when their number or names do not fit.
+    """
+
+    def __init__(self, message: str, task: str = "", path: str = "") -> None:
+        self.task = task
+        self.path = path
+        super().__init__(message)
+
+
 # --- how a job ended, told to whoever waits for it --------------------------------------------
 
 
@@ -249,6 +264,22 @@ class ServerError(EchoMQError):
         self.code = code
         self.message = message
         super().__init__(f"{code} {message}".strip())
+
+
+@final
+class EvictionPolicyError(EchoMQError):
+    """The server may evict jobs when its memory is full, so a worker will not start on it.
+
+    Attributes:
+        policy: Its `maxmemory-policy`.
+    """
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy
+        super().__init__(
+            f"the server's maxmemory-policy is {policy}, which may drop jobs: set it to noeviction, "
+            "or allow eviction if losing jobs is acceptable"
+        )
 
 
 @final

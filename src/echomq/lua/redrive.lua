@@ -31,7 +31,7 @@ local verdicts = each(3, 1, function(at)
     if not holder or holder ~= id then call('SET', key, id) end --!write redrive-dedup
   end
   place(id, row, 'pending', -row.priority)
-  call('HDEL', row_key(id), 'failures', 'stalls', 'error', 'cancel', 'kind', 'reason', 'holder', 'progress') --!write redrive-reset
+  call('HDEL', row_key(id), 'failures', 'stalls', 'error', 'cancel', 'kind', 'reason', 'holder', 'progress', 'unfit_since') --!write redrive-reset
   made_ready = made_ready + 1
   tally('redriven')
   emit('redriven', id)

@@ -5,7 +5,7 @@
 -- include: now, number, once, items, emit, bell, row, ending, again, fence
 -- keys: meta hash; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
--- item: id tag; token integer; nonce tag; delay_ms ms
+-- item: id tag; token integer; nonce tag; delay_ms ms; unfit count
 -- reply: a verdict an item
 -- verdicts: ok; cancelled
 -- refusals: EMQSTALE; EMQGONE; EMQKIND; EMQVERSION
@@ -16,7 +16,7 @@
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
-local verdicts = each(3, 4, function(at)
+local verdicts = each(3, 5, function(at)
   local id, token = ARGV[at], ARGV[at + 1]
   local delay = whole(ARGV[at + 3], 0, 3162240000000)
   if not delay then return 'EMQKIND delay_ms ' .. ARGV[at + 3] end --!guard delay
@@ -25,6 +25,8 @@ local verdicts = each(3, 4, function(at)
   local verdict = again(id, row, 'schedule', NOW + delay)
   if verdict then return verdict end
   release_holder(id)
+  -- The worker did not know the job's task, or its arguments do not fit: since when, for the window of a rolling deploy.
+  if ARGV[at + 4] == '1' then call('HSETNX', row_key(id), 'unfit_since', NOW) end --!write unfit
   emit('snoozed', id, 'token', token)
   return 'ok'
 end)

@@ -28,6 +28,8 @@ class Snoozed:
     """The claim's nonce."""
     delay_ms: int
     """How long until the next attempt, ms."""
+    unfit: bool = False
+    """Whether the worker could not run it (unknown task, arguments that do not fit): the row notes since when."""
 
     @property
     def size(self) -> int:
@@ -39,5 +41,5 @@ def snooze(keys: QueueKeys, call: Call, items: Sequence[Snoozed], /) -> Transiti
     """Put jobs off by a delay, spending nothing. Verdicts: `ok`, `cancelled REASON`, `EMQSTALE`, `EMQGONE`."""
     arguments: list[bytes | str | int] = []
     for item in items:
-        arguments += (item.id, item.token, item.nonce, item.delay_ms)
+        arguments += (item.id, item.token, item.nonce, item.delay_ms, int(item.unfit))
     return multi("snooze", keys, call, arguments)

@@ -1,0 +1,179 @@
+"""What a handler sees of its job (Runtime, section 4).
+
+A coroutine function asks for it with a parameter annotated `Job` and awaits its methods. A plain function runs in a
+thread and asks for a `SyncJob`, whose methods block that thread while the event loop does the work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import anyio.from_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from echomq.protocol.records import JobRecord
+
+
+class Notes(Protocol):
+    """What the worker's lease does for the job it holds."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why the handler is being stopped; None while it is not."""
+
+    async def progress(self, value: Any) -> None:
+        """Send a progress note."""
+
+    async def checkpoint(self, state: Any, step: int | None) -> None:
+        """Send a checkpoint."""
+
+    async def log(self, line: str) -> None:
+        """Send a log line."""
+
+    def load_checkpoint(self) -> Any:
+        """Decode the state that the last attempt kept."""
+
+
+class _Facts:
+    """The facts of a claimed job, the same in both kinds of handler."""
+
+    __slots__ = ("_notes", "id", "queue", "record", "token")
+
+    def __init__(self, queue: str, id: str, token: int, record: JobRecord, notes: Notes) -> None:
+        self.queue = queue
+        self.id = id
+        self.token = token
+        self.record = record
+        self._notes = notes
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} token={self.token} queue={self.queue!r} task={self.task!r}>"
+
+    @property
+    def task(self) -> str:
+        """The task's name; "" when it was enqueued without one."""
+        return self.record.task
+
+    @property
+    def attempt(self) -> int:
+        """Which claim of this job this is, from 1; equal to `token`."""
+        return self.token
+
+    @property
+    def failures(self) -> int:
+        """How often it has failed before."""
+        return self.record.failures
+
+    @property
+    def payload(self) -> bytes:
+        """The arguments as they were enqueued."""
+        return self.record.payload
+
+    @property
+    def priority(self) -> int:
+        """-2047 to 2047."""
+        return self.record.priority
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers it was enqueued with."""
+        return self.record.headers
+
+    @property
+    def checkpoint_state(self) -> Any:
+        """What an earlier attempt kept with `checkpoint`; None when nothing."""
+        return self._notes.load_checkpoint()
+
+    @property
+    def checkpoint_step(self) -> int | None:
+        """The step of that checkpoint; None when there is none."""
+        return self.record.step
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this attempt is being stopped. A thread must look: nothing can interrupt it."""
+        return self._notes.reason is not None
+
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why: `timeout`, `cancelled`, `lease_lost` or `shutdown`; None while it is not being stopped."""
+        return self._notes.reason
+
+
+@final
+class Job(_Facts):
+    """A job in the hands of a coroutine function.
+
+    `token` is the fencing token: strictly larger for each later claim of the same job on a server that loses no
+    writes. Guard your own stores with it: `UPDATE ... SET fence = :token WHERE id = :id AND fence < :token`.
+    """
+
+    __slots__ = ()
+
+    async def progress(self, value: Any) -> None:
+        """Note how far the work is; the next note replaces it.
+
+        Args:
+            value: Anything JSON can hold, such as `{"done": 3, "total": 10}`.
+
+        Raises:
+            LeaseLostError: The job is no longer this attempt's; nothing was written.
+            UnavailableError: The server could not be reached in time.
+            EncodeError: The value cannot be written as JSON.
+
+        **Cancellation**: a checkpoint; if cancelled, the note may have been written.
+        """
+        await self._notes.progress(value)
+
+    async def checkpoint(self, state: Any, *, step: int | None = None) -> None:
+        """Keep state for the next attempt, which reads it as `checkpoint_state`.
+
+        Args:
+            state: Anything JSON can hold.
+            step: Counts up, from 0; an equal step replaces, a lower one is refused. None: the same step again.
+
+        Raises:
+            JobStateError: A later step is kept already; nothing was written.
+            LeaseLostError: The job is no longer this attempt's; nothing was written.
+            UnavailableError: The server could not be reached in time.
+            EncodeError: The state cannot be written as JSON.
+
+        **Cancellation**: a checkpoint; if cancelled, the state may have been kept.
+        """
+        await self._notes.checkpoint(state, step)
+
+    async def log(self, line: str) -> None:
+        """Append a line to the job's log, which keeps the last 100 lines and 64 KiB.
+
+        Raises:
+            LeaseLostError: The job is no longer this attempt's; nothing was written.
+            UnavailableError: The server could not be reached in time.
+
+        **Cancellation**: a checkpoint; if cancelled, the line may have been written.
+        """
+        await self._notes.log(line)
+
+
+@final
+class SyncJob(_Facts):
+    """A job in the hands of a plain function, which runs in a thread.
+
+    The methods do what those of `Job` do and block the thread meanwhile. They go on working while the attempt is being
+    stopped, so that cleanup can keep its state; poll `cancelled` to know.
+    """
+
+    __slots__ = ()
+
+    def progress(self, value: Any) -> None:
+        """Note how far the work is; see `Job.progress`."""
+        anyio.from_thread.run(self._notes.progress, value)
+
+    def checkpoint(self, state: Any, *, step: int | None = None) -> None:
+        """Keep state for the next attempt; see `Job.checkpoint`."""
+        anyio.from_thread.run(self._notes.checkpoint, state, step)
+
+    def log(self, line: str) -> None:
+        """Append a line to the job's log; see `Job.log`."""
+        anyio.from_thread.run(self._notes.log, line)

@@ -1,0 +1,174 @@
+"""`python -m echomq.worker module:app`: a worker as a process, on trio.
+
+Exit codes: 0 after an orderly shutdown (a signal, or `--burst` and nothing left), 1 when the worker failed, 2 for bad
+arguments, 70 when handlers would not end and the process stopped hard at its deadline: their leases expire, and the
+jobs run again elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import anyio
+import click
+import structlog
+
+from echomq.app import App
+from echomq.errors import EchoMQError
+from echomq.protocol.keys import check_queue_name
+from echomq.worker.entry import run_worker
+from echomq.worker.logs import configure_logs
+from echomq.worker.options import WorkerOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from echomq.worker.run import Worker
+
+EXIT_FAILED = 1
+EXIT_HARD = 70
+"""EX_SOFTWARE: what runs past its deadline is a fault of the handlers."""
+SLACK = 1.0
+"""Seconds beyond grace and cleanup before the process stops hard."""
+
+_log = structlog.get_logger("echomq.worker")
+
+
+def find_app(path: str) -> App:
+    """Import `module:attribute` and answer the app there; the attribute is `app` unless given.
+
+    Raises:
+        click.UsageError: There is no such module, attribute, or it is no app.
+    """
+    module_name, _, attribute = path.partition(":")
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does for scripts
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise  # the module is there, and what it imports is not: its own traceback says more
+        msg = f"there is no module {module_name!r} here or on the path: name your app as module:attribute"
+        raise click.UsageError(msg) from None
+    app = getattr(module, attribute or "app", None)
+    if not isinstance(app, App):
+        msg = f"{module_name!r} has no echomq App named {attribute or 'app'!r} (found {app!r})"
+        raise click.UsageError(msg)
+    return app
+
+
+def _die() -> NoReturn:
+    _log.error("hard_exit", code=EXIT_HARD, hint="handlers did not end in time; their leases will expire")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(EXIT_HARD)
+
+
+class _Deadline:
+    """Stops the process hard, from a thread, whatever blocks the event loop."""
+
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
+
+    def set(self, seconds: float) -> None:
+        self.clear()
+        self._timer = threading.Timer(seconds, _die)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def clear(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any]) -> None:
+    deadline = _Deadline()
+    grace, cleanup = options["grace"], options["cleanup"]
+    try:
+        async with anyio.create_task_group() as tasks:
+            worker: Worker | None = None
+            stopped = 0
+
+            async def on_signals() -> None:
+                nonlocal stopped
+                with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                    async for number in signals:
+                        stopped += 1
+                        _log.info("signal", signal=signal.Signals(number).name, stopping="at once" if stopped > 1 else "")
+                        deadline.set((grace if stopped == 1 else 0) + cleanup + SLACK)
+                        if worker is not None:
+                            worker.stop()
+                        else:
+                            running.cancel_scope.cancel()
+
+            tasks.start_soon(on_signals)
+            async with anyio.create_task_group() as running:
+
+                worker = await running.start(partial(run_worker, app, queues=queues, **options))
+            tasks.cancel_scope.cancel()
+    finally:
+        deadline.clear()
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.argument("app", metavar="MODULE:APP")
+@click.option("--queue", "queues", multiple=True, help="A queue to serve (repeatable); all of the app's unless given.")
+@click.option("--concurrency", default=100, help="How many handlers run at once.")
+@click.option("--lease", default=30.0, help="Seconds a claim holds without being renewed.")
+@click.option("--grace", default=20.0, help="Seconds a shutdown waits for handlers.")
+@click.option("--cleanup", default=5.0, help="Seconds that cancelled handlers and last verdicts may take.")
+@click.option("--url", envvar="ECHOMQ_URL", help="The server; the app's own unless given.")
+@click.option("--embedded", is_flag=True, help="Start a private Valkey for this run; nothing is kept.")
+@click.option("--burst", is_flag=True, help="Stop when the queues are empty.")
+@click.option("--allow-eviction", is_flag=True, help="Work on a server whose eviction policy may drop jobs.")
+@click.option("--name", help="What this worker is called in logs; host and process id unless given.")
+@click.option("--log-format", type=click.Choice(["console", "json"]), default="console", help="How to log.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", help="What.")
+def main(
+    app: str, queues: tuple[str, ...], url: str | None, log_format: str, log_level: str, *, embedded: bool, **given: Any
+) -> None:
+    """Run the tasks of an app. SIGTERM and SIGINT shut down in order; a second one skips the waiting."""
+    configure_logs(log_format, log_level)
+    found = find_app(app)
+    options = {name: value for name, value in given.items() if value is not None}
+    try:
+        WorkerOptions(**options)
+        for queue in queues:
+            check_queue_name(queue)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    with ExitStack() as stack:
+        if embedded:
+            from echomq.embedded import open_server  # noqa: PLC0415 - only then is a server binary needed
+
+            server = stack.enter_context(open_server())
+            url = server.url
+            _log.info("embedded_server", url=url)
+        if url is not None:
+            found.url = url
+        try:
+            anyio.run(_serve, found, queues, options, backend="trio")
+        except BaseExceptionGroup as group:
+            known, rest = group.split(EchoMQError)
+            if known is None or rest is not None:
+                raise
+            _log.error("worker_failed", error="; ".join(str(leaf) for leaf in _leaves(known)))  # noqa: TRY400
+            sys.exit(EXIT_FAILED)
+
+
+def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _leaves(each)
+        else:
+            yield each
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m echomq.worker")

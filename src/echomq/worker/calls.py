@@ -1,0 +1,45 @@
+"""The calls a worker makes on one queue: the wire's groups, by verb."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from echomq.protocol.times import to_ms
+from echomq.transitions import claim
+
+if TYPE_CHECKING:
+    from echomq.client import Client
+    from echomq.protocol.keys import QueueKeys
+    from echomq.transitions import Call, ClaimReply, Transition
+
+CAP: float = 1.0
+"""Seconds: the longest a worker parks before it asks again. What a lost wake token costs, one second at most."""
+
+
+@final
+class QueueCalls:
+    """One queue as a worker sees it."""
+
+    def __init__(self, client: Client, queue: str) -> None:
+        self.queue = queue
+        self.client = client
+        self.wire = client.wire
+        self.keys: QueueKeys = client.keys(queue)
+        group = self.wire.group
+        self.extend: Any = group(self.keys, "extend")
+        self.complete: Any = group(self.keys, "complete")
+        self.fail: Any = group(self.keys, "fail")
+        self.release: Any = group(self.keys, "release")
+        self.snooze: Any = group(self.keys, "snooze")
+        self.end: Any = group(self.keys, "end")
+        self.progress: Any = group(self.keys, "progress")
+        self.checkpoint: Any = group(self.keys, "checkpoint")
+        self.log: Any = group(self.keys, "log")
+
+    async def claim(self, count: int, lease: float) -> ClaimReply:
+        """Claim up to `count` jobs for `lease` seconds."""
+
+        def build(call: Call) -> Transition[ClaimReply]:
+            return claim(self.keys, call, count=count, lease_ms=to_ms(lease), cap_ms=to_ms(CAP))
+
+        return await self.wire.remembered(self.keys, build, verb="claim")

@@ -1,0 +1,78 @@
+"""`run_worker`: embed a worker in a trio or asyncio program."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, overload
+
+import anyio
+import anyio.abc
+
+from echomq.app import App
+from echomq.worker.options import WorkerOptions
+from echomq.worker.raw import RawHandler
+from echomq.worker.run import Worker, handlers_by_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from echomq.queue import Queue
+
+
+@overload
+async def run_worker(
+    app: App,
+    *,
+    queues: Iterable[str] = (),
+    task_status: anyio.abc.TaskStatus[Worker] = anyio.TASK_STATUS_IGNORED,
+    **options: Any,
+) -> None: ...
+@overload
+async def run_worker(
+    queue: Queue,
+    handler: Callable[..., Any],
+    *,
+    task_status: anyio.abc.TaskStatus[Worker] = anyio.TASK_STATUS_IGNORED,
+    **options: Any,
+) -> None: ...
+async def run_worker(
+    source: App | Queue,
+    handler: Callable[..., Any] | None = None,
+    *,
+    queues: Iterable[str] = (),
+    task_status: anyio.abc.TaskStatus[Worker] = anyio.TASK_STATUS_IGNORED,
+    **options: Any,
+) -> None:
+    """Run a worker until it is stopped or cancelled.
+
+    Args:
+        source: An app, whose tasks are run; or a queue, together with a handler.
+        handler: For a queue: called with each job's decoded payload, and with the job if it asks for it.
+        queues: For an app: the queues to serve, all that its tasks use when empty.
+        task_status: For `await tg.start(run_worker, app)`: told once the worker can really take work; the value is the
+            `Worker`, with `stop()` and `statistics()`.
+        options: As `WorkerOptions`: `concurrency=`, `lease=`, `grace=`, `cleanup=`, `burst=`, ...
+
+    Raises:
+        ProtocolMismatchError: A queue speaks another major version of the protocol.
+        EvictionPolicyError: The server may evict jobs.
+        TypeError: An option is unknown, or the app has no task on a queue.
+        ValueError: An option is out of range.
+
+    **Cancellation**: at any moment. The handlers are cancelled with reason `shutdown` and have ended when this returns;
+    what they held is given back if the server can be reached within `cleanup` seconds.
+    """
+    settings = WorkerOptions(**options)
+    async with AsyncExitStack() as stack:
+        if isinstance(source, App):
+            for task in source.tasks:
+                task.check()
+            handlers: Any = handlers_by_queue(source.tasks, queues)
+            client = source.client if source.is_open else (await stack.enter_async_context(source)).client
+        else:
+            if handler is None:
+                msg = "a queue needs a handler: run_worker(queue, handler)"
+                raise TypeError(msg)
+            client = source.client
+            handlers = {source.name: {"": RawHandler(source.name, handler, client.codec)}}
+        await Worker(client, handlers, settings).run(task_status=task_status)

@@ -1,0 +1,145 @@
+"""Run one handler inside its lease, and say how it ended."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from echomq.errors import DecodeError
+from echomq.job import Job, SyncJob
+from echomq.protocol.codec import Codec
+from echomq.transitions import Checkpoint, LogLine, Progress
+from echomq.worker.reasons import Outcome, Poison, Raised, Returned, Stopped, Unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from echomq.backoff import Backoff
+    from echomq.worker.lease import Lease
+
+
+class Handler(Protocol):
+    """What the worker needs to know of a task."""
+
+    name: str
+    queue: str
+    function: Callable[..., Any]
+    is_async: bool
+    job_parameter: str | None
+    max_attempts: int
+    timeout: float | None
+    backoff: Backoff
+
+    def load_arguments(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
+        """Decode the arguments.
+
+        Raises:
+            DecodeError: The bytes are not the codec's: nothing but burying helps.
+            Exception: They do not fit this handler; another version of it may take them.
+        """
+
+    def inject(self, job: Job | SyncJob, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Add the job to the arguments, if the handler asks for it."""
+
+    def dump_result(self, value: Any) -> bytes:
+        """Encode what the handler returned."""
+
+
+@final
+class LeaseNotes:
+    """What a job's methods do: fenced notes, sent under the lease."""
+
+    __slots__ = ("_codec", "_lease")
+
+    def __init__(self, lease: Lease, codec: Codec) -> None:
+        self._lease = lease
+        self._codec = codec
+
+    @property
+    def reason(self) -> str | None:
+        """Why the handler is being stopped."""
+        return self._lease.reason and self._lease.reason.value
+
+    async def _send(self, group: Any, item: Any) -> None:
+        verdict = await group(item)
+        error = verdict.error(id=item.id, token=item.token, queue=self._lease.calls.queue)
+        if error is not None:
+            raise error
+
+    async def progress(self, value: Any) -> None:
+        """Send a progress note."""
+        c = self._lease.claimed
+        await self._send(self._lease.calls.progress, Progress(c.id, c.token, c.nonce, self._codec.encode(value)))
+
+    async def checkpoint(self, state: Any, step: int | None) -> None:
+        """Send a checkpoint."""
+        c = self._lease.claimed
+        at = (c.record.step or 0) if step is None else step
+        data = self._codec.encode(state)
+        await self._send(self._lease.calls.checkpoint, Checkpoint(c.id, c.token, c.nonce, at, data))
+
+    async def log(self, line: str) -> None:
+        """Send a log line."""
+        c = self._lease.claimed
+        data = line.encode("utf-8", "replace")
+        await self._send(self._lease.calls.log, LogLine(c.id, c.token, c.nonce, data))
+
+    def load_checkpoint(self) -> Any:
+        """Decode the state that the last attempt kept."""
+        data = self._lease.claimed.record.checkpoint
+        return None if data is None else self._codec.decode(data, Any)
+
+
+def effective_timeout(handler: Handler, lease: Lease) -> float | None:
+    """Tell how long this attempt may run, seconds: the job's own word, else the task's, else no limit."""
+    own = lease.claimed.record.timeout_ms
+    return handler.timeout if own is None else own / 1000
+
+
+async def execute(
+    lease: Lease, handlers: Mapping[str, Handler], codec: Codec, *, worker: str, threads: anyio.CapacityLimiter
+) -> Outcome:
+    """Run the handler of a claimed job until it has ended.
+
+    **Cancellation**: the lease's scope cancels the handler; this function itself runs shielded and ends only after the
+    handler has. A thread cannot be interrupted: its lease is renewed until it returns.
+    """
+    claimed = lease.claimed
+    record = claimed.record
+    name = record.task
+    handler = handlers.get(name)
+    if handler is None:
+        return Unfit(LookupError(f"unknown task {name!r} on queue {lease.calls.queue!r}"))
+    try:
+        args, kwargs = handler.load_arguments(record.payload)
+        timeout = effective_timeout(handler, lease)
+    except DecodeError as error:
+        return Poison(error)
+    except Exception as error:  # noqa: BLE001 - a signature or a structure hook of the user's
+        return Unfit(error)
+    notes = LeaseNotes(lease, codec)
+    if handler.job_parameter is not None:
+        kind = Job if handler.is_async else SyncJob
+        args, kwargs = handler.inject(kind(lease.calls.queue, claimed.id, claimed.token, record, notes), args, kwargs)
+    structlog.contextvars.bind_contextvars(
+        queue=lease.calls.queue, job=claimed.id, task=name, attempt=claimed.token, worker=worker
+    )
+    lease.limit(timeout, anyio.current_time())
+    try:
+        with lease.scope:
+            if handler.is_async:
+                return Returned(await handler.function(*args, **kwargs))
+
+            def in_thread() -> Any:
+                lease.thread = threading.get_ident()
+                return handler.function(*args, **kwargs)
+
+            return Returned(await anyio.to_thread.run_sync(in_thread, limiter=threads))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - nothing a handler does stops its worker
+        # What it raised while it was being stopped is noise of its cleanup; what was asked of it counts.
+        return Raised(error) if lease.reason is None and not lease.scope.cancel_called else Stopped(lease.why())
+    return Stopped(lease.why())

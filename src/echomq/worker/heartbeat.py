@@ -1,0 +1,75 @@
+"""Heartbeats: leases are renewed from a third of their length on, all that are due in one call.
+
+A short job pays nothing: its first renewal is never due. A renewal counts from before it was sent. An error or silence
+changes nothing, it is tried again; only the server's verdict ends a lease, or its deadline does.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, final
+
+import anyio
+import structlog
+
+from echomq.protocol.refusals import Verdict
+from echomq.protocol.times import to_ms
+from echomq.transitions import Renewal
+from echomq.worker.reasons import Reason
+
+if TYPE_CHECKING:
+    from echomq.errors import EchoMQError
+    from echomq.worker.lease import Lease
+    from echomq.worker.options import WorkerOptions
+    from echomq.worker.timers import Timers
+
+RETRY: float = 0.5
+"""Seconds until a renewal that got an error is sent again (a tenth of the lease if that is shorter)."""
+
+_log = structlog.get_logger("echomq.worker")
+
+
+@final
+class Heartbeat:
+    """Renews leases while their handlers run."""
+
+    def __init__(self, options: WorkerOptions, timers: Timers) -> None:
+        self._lease = options.lease
+        self._margin = options.margin
+        self._timers = timers
+        self.renewals = 0
+        """How many renewals the server confirmed."""
+
+    def watch(self, lease: Lease, claimed_at: float) -> None:
+        """Renew the lease from a third of its length on, for as long as its handler runs.
+
+        Args:
+            lease: The lease.
+            claimed_at: When its claim was sent, on anyio's clock.
+        """
+        self._timers.at(claimed_at + self._lease / 3, partial(self._renew, lease))
+
+    def _renew(self, lease: Lease) -> None:
+        if not lease.running or lease.reason is Reason.LEASE_LOST:
+            return
+        now = anyio.current_time()
+        claimed = lease.claimed
+        item = Renewal(claimed.id, claimed.token, claimed.nonce, to_ms(self._lease))
+        lease.calls.extend.submit(item, partial(self._answered, lease, now), give_up_after=self._lease)
+
+    def _answered(self, lease: Lease, asked_at: float, verdict: Verdict | EchoMQError) -> None:
+        # Once settling has started, the heartbeat's answer means nothing: the verdict may have ended the lease itself.
+        if not lease.running:
+            return
+        if not isinstance(verdict, Verdict):
+            _log.warning("lease_not_renewed", job=lease.claimed.id, queue=lease.calls.queue, error=str(verdict))
+            self._timers.at(anyio.current_time() + min(RETRY, self._lease / 10), partial(self._renew, lease))
+            return
+        if not verdict.ok:
+            lease.stop(Reason.LEASE_LOST, verdict.code)
+            return
+        self.renewals += 1
+        lease.renewed(asked_at + self._lease - self._margin)
+        self._timers.at(asked_at + self._lease / 3, partial(self._renew, lease))
+        if verdict.code == "cancel":
+            lease.stop(Reason.CANCELLED, verdict.detail)

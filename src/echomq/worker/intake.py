@@ -1,0 +1,165 @@
+"""Intake: claims for the free slots, and a doorbell to wait at when nothing is ready (Runtime, section 4).
+
+Theory of operation
+    One claim at a time, for as many jobs as there are free slots and never more: there is no prefetch. When no queue
+    has anything ready, the intake parks on a connection that carries nothing but `BLPOP wake`. A ring, or its own
+    timer, makes it send an ordinary claim. The timer is what the claims answered as `next`: one worker of a queue gets
+    the true moment and wakes to the millisecond, the others get the cap of a second.
+
+    A park that ends in an error backs off and claims all the same, so a broken doorbell costs latency and nothing else.
+
+If you change this
+    The lease's deadline counts from before the claim is sent. A claim that comes back while the worker is stopping has
+    taken jobs: they are released, not begun. A worker that leaves a park may have eaten a token: it calls `ring`.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, final
+
+import anyio
+import structlog
+
+from echomq.errors import EchoMQError, ProtocolMismatchError
+from echomq.transitions import Call, ring
+from echomq.worker.calls import CAP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from echomq.protocol.records import Claimed
+    from echomq.wire.park import Park
+    from echomq.worker.calls import QueueCalls
+    from echomq.worker.options import WorkerOptions
+
+BACKOFF_FIRST: float = 0.05
+BACKOFF_CAP: float = 1.0
+"""Seconds between claims or parks that end in an error: doubling from the first to the cap, with jitter."""
+RING_WITHIN: float = 1.0
+"""Seconds that ringing may take when the intake leaves its park for good."""
+
+_log = structlog.get_logger("echomq.worker")
+
+
+@final
+class Intake:
+    """Claims jobs and hands them over."""
+
+    def __init__(
+        self,
+        queues: Sequence[QueueCalls],
+        options: WorkerOptions,
+        *,
+        free: Callable[[], int],
+        begin: Callable[[QueueCalls, Claimed, int, float], None],
+        claimed: Callable[[], None],
+    ) -> None:
+        """Make an intake.
+
+        Args:
+            queues: The queues to claim from, in rotating order.
+            options: The worker's options.
+            free: How many jobs may be claimed now.
+            begin: Takes a claimed job: its queue, the claim, the server's ms, and when the claim was sent.
+            claimed: Called after each claim that succeeded.
+        """
+        self._queues = list(queues)
+        self._options = options
+        self._free = free
+        self._begin = begin
+        self._claimed = claimed
+        self._slot = anyio.Event()
+        self._random = random.Random()
+        self._errors = 0
+        self.stopping = False
+        self.idle = False
+        """Whether the last look found nothing to claim in any queue."""
+        self._park_scope: anyio.CancelScope | None = None
+        self._awake = anyio.Event()
+
+    def slot_freed(self) -> None:
+        """A slot is free: claim for it."""
+        self._slot.set()
+
+    def stop(self) -> None:
+        """Claim no more. A claim on its way is read, and what it took is given back."""
+        self.stopping = True
+        self._slot.set()
+        self._awake.set()
+        if self._park_scope is not None:
+            self._park_scope.cancel()
+
+    async def run(self) -> None:
+        """Claim until stopped."""
+        wire = self._queues[0].wire
+        async with wire.open_park() as park:
+            while not self.stopping:
+                if self._free() <= 0:
+                    self._slot = anyio.Event()
+                    if self._free() <= 0 and not self.stopping:
+                        await self._slot.wait()
+                    continue
+                wait = await self._round()
+                if wait > 0 and not self.stopping:
+                    await self._wait(park, wait)
+
+    async def _round(self) -> float:
+        """Offer the free slots to each queue in turn. Answers how long nothing else can become ready, seconds."""
+        wait = CAP
+        for _ in range(len(self._queues)):
+            free = self._free()
+            if free <= 0 or self.stopping:
+                return 0.0
+            calls = self._queues[0]
+            self._queues.append(self._queues.pop(0))
+            sent_at = anyio.current_time()
+            try:
+                reply = await calls.claim(free, self._options.lease)
+            except ProtocolMismatchError:
+                raise
+            except EchoMQError as error:
+                _log.warning("claim_failed", queue=calls.queue, error=str(error))
+                self._errors += 1
+                wait = min(wait, self._backoff())
+                continue
+            self._errors = 0
+            for job in reply.jobs:
+                self._begin(calls, job, reply.now_ms, sent_at)
+            self._claimed()
+            if reply.jobs:
+                wait = 0.0
+            wait = min(wait, reply.next_ms / 1000)
+        self.idle = wait > 0
+        return wait
+
+    def _backoff(self) -> float:
+        delay = min(BACKOFF_CAP, BACKOFF_FIRST * 2.0 ** min(self._errors, 10))
+        return delay * self._random.uniform(0.5, 1.0)
+
+    async def _wait(self, park: Park, wait: float) -> None:
+        """Park until the bell rings or the timer is over."""
+        if wait >= CAP:
+            wait *= self._random.uniform(0.8, 1.0)  # only shortens: idle workers must not ask in step
+        keys = sorted(calls.keys.wake for calls in self._queues)
+        try:
+            with anyio.CancelScope() as self._park_scope:
+                if self.stopping:
+                    return
+                await park.wait(keys, wait)
+        except EchoMQError as error:
+            _log.warning("park_failed", error=str(error))
+            self._errors += 1
+            with anyio.move_on_after(self._backoff()):
+                await self._awake.wait()
+        finally:
+            self._park_scope = None
+
+    async def ring(self) -> None:
+        """Ring for the others: the park that was left may have been served."""
+        with anyio.move_on_after(RING_WITHIN):
+            for calls in self._queues:
+                try:
+                    await calls.wire.run(ring(calls.keys, Call(calls.wire.tag)), route="control")
+                except EchoMQError as error:
+                    _log.debug("ring_failed", queue=calls.queue, error=str(error))

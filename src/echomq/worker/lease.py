@@ -1,0 +1,103 @@
+"""A lease is a scope: one claimed job, its deadline, and the handler that runs inside (Runtime, section 4).
+
+Theory of operation
+    The claim's lease lasts until `deadline` on this process's monotonic clock, counted from before the claim was sent
+    and cut by a margin, so that it is over here before it is over on the server. The handler runs in `scope`, whose
+    deadline is the lease's (or the handler's timeout, if that comes first). Whatever ends the lease ends the handler:
+    there is no moment at which it runs and nobody renews, or somebody renews and it does not run.
+
+    Only a renewal that the server confirmed moves the deadline, to what the sending moment allows. An error or silence
+    moves nothing: the deadline does its work. Only the verdict "lost" ends a lease early.
+
+If you change this
+    Never count a deadline from a reply. Never renew after the handler has ended (`settle` takes the lease out first).
+    A lease is known by id and token: a worker may claim its own reaped job anew while the old scope is still dying.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, final
+
+import anyio
+
+from echomq.worker.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from echomq.protocol.records import Claimed
+    from echomq.worker.calls import QueueCalls
+
+
+@final
+class Lease:
+    """One claimed job under its lease."""
+
+    __slots__ = (
+        "calls", "claimed", "deadline", "now_ms", "on_stop", "reason", "reason_detail", "renewing", "running", "scope",
+        "started_at", "task_name", "thread", "timeout_at",
+    )  # fmt: skip
+
+    def __init__(self, calls: QueueCalls, claimed: Claimed, *, now_ms: int, deadline: float) -> None:
+        self.calls = calls
+        self.claimed = claimed
+        self.now_ms = now_ms
+        """The server's clock at the claim, Unix ms."""
+        self.deadline = deadline
+        """When the lease is over here, on anyio's clock."""
+        self.timeout_at = math.inf
+        self.scope = anyio.CancelScope(deadline=deadline)
+        self.reason: Reason | None = None
+        self.reason_detail = ""
+        self.running = True
+        self.renewing = False
+        self.started_at = 0.0
+        self.thread: int | None = None
+        """The identifier of the thread the handler runs in, for the log; None for a coroutine function."""
+        self.on_stop: Callable[[Lease], None] | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What the lease is known by: the job's id and the claim's token."""
+        return self.claimed.id, self.claimed.token
+
+    def limit(self, timeout: float | None, now: float) -> None:
+        """Start the handler's own clock.
+
+        Args:
+            timeout: How long the handler may run, seconds; None: as long as the lease is renewed.
+            now: The time, on anyio's clock.
+        """
+        self.started_at = now
+        if timeout is not None:
+            self.timeout_at = now + timeout
+            self.scope.deadline = min(self.deadline, self.timeout_at)
+
+    def renewed(self, deadline: float) -> None:
+        """Move the deadline: the server confirmed a renewal. One that comes after the end changes nothing."""
+        if self.running and self.reason is not Reason.LEASE_LOST and not self.over(anyio.current_time()):
+            self.deadline = max(self.deadline, deadline)
+            self.scope.deadline = min(self.deadline, self.timeout_at)
+
+    def over(self, now: float) -> bool:
+        """Tell whether the lease has ended by this process's clock."""
+        return now >= self.deadline
+
+    def stop(self, reason: Reason, detail: str = "") -> None:
+        """Cancel the handler. The first reason holds, but a lost lease overrides: then nothing may be written."""
+        if not self.running:
+            return
+        if self.reason is None or reason is Reason.LEASE_LOST:
+            self.reason = reason
+            self.reason_detail = detail
+            if self.on_stop is not None:
+                self.on_stop(self)
+        self.scope.cancel()
+
+    def why(self) -> Reason:
+        """Tell why the scope ended the handler: as asked, or by the clock."""
+        if self.reason is None:
+            lost = self.deadline <= self.timeout_at
+            self.reason = Reason.LEASE_LOST if lost else Reason.TIMEOUT
+        return self.reason

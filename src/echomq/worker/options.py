@@ -1,0 +1,68 @@
+"""How a worker works: every number with its unit, its default and its reason (Runtime, section 5)."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any, Final, final
+
+import attrs
+
+MAX_CONCURRENCY: Final = 10_000
+"""The most jobs that one claim may take."""
+
+
+def _name() -> str:
+    return f"{socket.gethostname()}.{os.getpid()}"
+
+
+def _within(low: float, high: float, unit: str) -> Any:
+    def check(_instance: object, attribute: attrs.Attribute[float], value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            msg = f"{attribute.name} is {value!r}; it must be {low:g} to {high:g} {unit}"
+            raise ValueError(msg)
+
+    return check
+
+
+@final
+@attrs.frozen(kw_only=True)
+class WorkerOptions:
+    """How a worker works. Durations are seconds."""
+
+    concurrency: int = attrs.field(default=100, validator=_within(1, MAX_CONCURRENCY, "jobs"))
+    """How many handlers run at once. 100: handlers mostly wait for others."""
+    lease: float = attrs.field(default=30.0, validator=_within(0.1, 604_800, "seconds"))
+    """How long a claim holds without being renewed. 30: survives a garbage collection, a short network fault, a slow
+    disk; a killed worker's jobs wait as long."""
+    margin: float = attrs.field()
+    """How long before the lease's end a handler is stopped, so that it has stopped when the server may lease the job
+    to another. A tenth of the lease: clocks of two machines drift by far less."""
+    grace: float = attrs.field(default=20.0, validator=_within(0, 86_400, "seconds"))
+    """How long a shutdown waits for handlers. 20, and 5 of cleanup: within the 30 seconds that Kubernetes gives."""
+    cleanup: float = attrs.field(default=5.0, validator=_within(0, 86_400, "seconds"))
+    """How long cancelled handlers and last verdicts may take."""
+    settle_within: float = attrs.field(default=600.0, validator=_within(1, 86_400, "seconds"))
+    """How long a verdict is kept and tried while the server is away. Ten minutes: longer than a failover or restart."""
+    deploy_window: float = attrs.field(default=600.0, validator=_within(0, 86_400, "seconds"))
+    """How long a job whose task this worker does not know, or whose arguments do not fit, is put off before it is
+    buried: what a rolling deploy looks like."""
+    burst: bool = False
+    """Stop when the queues are empty: nothing pending, active or scheduled."""
+    allow_eviction: bool = False
+    """Work on a server whose eviction policy may drop jobs."""
+    name: str = attrs.field(factory=_name)
+    """What this worker is called in logs: host and process id unless told otherwise."""
+
+    @margin.default
+    def _tenth(self) -> float:
+        return self.lease / 10
+
+    def __attrs_post_init__(self) -> None:
+        """Check what hangs together."""
+        if not 0 < self.margin < self.lease / 2:
+            msg = f"margin is {self.margin!r}; it must be positive and less than half the lease ({self.lease!r})"
+            raise ValueError(msg)
+        if self.concurrency != int(self.concurrency):
+            msg = f"concurrency is {self.concurrency!r}; it must be a whole number"
+            raise ValueError(msg)

@@ -1,0 +1,37 @@
+"""The pump: bounded rounds of housekeeping that any worker may run and none leads."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import anyio
+import structlog
+
+from echomq.errors import EchoMQError
+from echomq.transitions import Call, trim
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from echomq.worker.calls import QueueCalls
+
+EVERY: float = 5.0
+"""Seconds between two rounds, shortened by up to a half so that many workers do not pump in step."""
+BOUND: int = 256
+"""Jobs a round drops at most."""
+
+_log = structlog.get_logger("echomq.worker")
+
+
+async def run_pump(queues: Iterable[QueueCalls]) -> None:
+    """Trim every queue every few seconds, in bounded rounds. Runs until cancelled."""
+    queues = tuple(queues)
+    while True:
+        await anyio.sleep(EVERY * random.uniform(0.5, 1.0))
+        for calls in queues:
+            try:
+                while await calls.wire.run(trim(calls.keys, Call(calls.wire.tag), bound=BOUND), route="bulk") >= BOUND:
+                    pass
+            except EchoMQError as error:
+                _log.warning("pump_failed", queue=calls.queue, error=str(error))

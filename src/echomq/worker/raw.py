@@ -1,0 +1,44 @@
+"""A queue with one handler and no tasks: the handler gets the decoded payload, and the job if it asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from echomq._signature import Signature, is_async
+from echomq.backoff import Backoff, Exponential
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from echomq.job import Job, SyncJob
+    from echomq.protocol.codec import Codec
+
+
+@final
+class RawHandler:
+    """A function as the handler of everything a queue holds."""
+
+    name = ""
+    max_attempts = 3
+    timeout: float | None = None
+
+    def __init__(self, queue: str, function: Callable[..., Any], codec: Codec) -> None:
+        self.queue = queue
+        self.function = function
+        self.is_async = is_async(function)
+        self.backoff: Backoff = Exponential()
+        self._codec = codec
+        self._signature = Signature(f"of queue {queue}", function)
+        self.job_parameter = self._signature.job_parameter
+
+    def load_arguments(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
+        """Decode the payload: the handler's one argument."""
+        return [self._codec.decode(payload)], {}
+
+    def inject(self, job: Job | SyncJob, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Add the job to the arguments."""
+        return self._signature.inject(job, args, kwargs)
+
+    def dump_result(self, value: Any) -> bytes:
+        """Encode what the handler returned."""
+        return self._codec.encode(value)

@@ -1,0 +1,65 @@
+"""Why a handler is being stopped from outside, and how it ended."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, final
+
+import attrs
+
+
+@final
+class Reason(StrEnum):
+    """Why a handler is being stopped. Each has a verdict of its own."""
+
+    TIMEOUT = "timeout"
+    """It ran longer than it may: spends retry budget."""
+    CANCELLED = "cancelled"
+    """A person asked: the job ends as cancelled."""
+    LEASE_LOST = "lease_lost"
+    """The job may be somebody else's: nothing is written."""
+    SHUTDOWN = "shutdown"
+    """The worker stops: the job goes back, spending nothing."""
+
+
+@final
+@attrs.frozen
+class Returned:
+    """The handler returned. That counts, whatever it was asked to do meanwhile."""
+
+    value: Any
+
+
+@final
+@attrs.frozen
+class Raised:
+    """The handler raised."""
+
+    error: BaseException
+
+
+@final
+@attrs.frozen
+class Stopped:
+    """The handler was stopped from outside and has ended."""
+
+    reason: Reason
+
+
+@final
+@attrs.frozen
+class Poison:
+    """The payload can never be run: bytes that are not what the codec writes."""
+
+    error: BaseException
+
+
+@final
+@attrs.frozen
+class Unfit:
+    """This worker cannot run it, another may: an unknown task, or arguments that do not fit."""
+
+    error: BaseException
+
+
+Outcome = Returned | Raised | Stopped | Poison | Unfit

@@ -1,0 +1,321 @@
+"""The worker: one task group that reads as a wiring diagram (Runtime, section 4).
+
+Theory of operation
+    Everything runs in a core that is shielded from outside, so that a cancellation never tears a handler from its
+    lease: a task outside the shield turns it into a shutdown without grace. The core's order is: claim and run; stop
+    claiming; wait for handlers (`grace`); cancel them; wait until every one has ended; wait for the last verdicts
+    (`cleanup`); end. A lease is given back only after its handler has ended.
+
+        intake ---- claims ----> one task a lease ---- outcome ----> settler ---- group commit ----> server
+                                      ^    ^                            ^
+                        heartbeat ----+    +---- control, watchdog      +---- timers
+
+If you change this
+    Nothing in the core may wait without a bound for the server once the worker is stopping.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import anyio
+import anyio.abc
+import structlog
+
+from echomq.errors import EchoMQError
+from echomq.transitions import Call, counts
+from echomq.worker.calls import QueueCalls
+from echomq.worker.control import run_control
+from echomq.worker.execute import execute
+from echomq.worker.heartbeat import Heartbeat
+from echomq.worker.intake import Intake
+from echomq.worker.lease import Lease
+from echomq.worker.preflight import check_server
+from echomq.worker.pump import run_pump
+from echomq.worker.reasons import Outcome, Reason, Stopped
+from echomq.worker.settle import Settler
+from echomq.worker.statistics import Counters, WorkerStatistics
+from echomq.worker.timers import Timers
+from echomq.worker.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from echomq.client import Client
+    from echomq.protocol.records import Claimed
+    from echomq.worker.execute import Handler
+    from echomq.worker.options import WorkerOptions
+
+EPSILON: float = 0.5
+"""Seconds beyond grace and cleanup that the last steps of a shutdown may take."""
+BURST_LOOK: float = 0.2
+"""Seconds between two looks at whether the queues are empty, in burst mode."""
+
+_log = structlog.get_logger("echomq.worker")
+
+
+@final
+class Worker:
+    """Runs handlers for the jobs of some queues. Make one, run it once."""
+
+    def __init__(self, client: Client, handlers: Mapping[str, Mapping[str, Handler]], options: WorkerOptions) -> None:
+        """Make a worker.
+
+        Args:
+            client: An open client; it must stay open until `run` has returned.
+            handlers: For each queue its handlers by task name.
+            options: How to work.
+        """
+        if not handlers:
+            msg = "a worker needs at least one queue: declare a task, or name a queue"
+            raise ValueError(msg)
+        self.options = options
+        self._client = client
+        self._handlers = handlers
+        self._queues = {name: QueueCalls(client, name) for name in handlers}
+        self._timers = Timers()
+        self._counters = Counters()
+        self._heartbeat = Heartbeat(options, self._timers)
+        self._settler = Settler(options, self._timers, self._counters, on_settled=self._slot_freed)
+        self._leases: dict[tuple[str, str, int], Lease] = {}
+        self._watchdog = Watchdog(self._leases.values, margin=options.margin, on_time=self._slot_freed)
+        self._threads = anyio.CapacityLimiter(options.concurrency)
+        self._intake = Intake(
+            list(self._queues.values()), options, free=self._free, begin=self._begin, claimed=self._was_claimed
+        )
+        self._stop = anyio.Event()
+        self._hurry = anyio.Event()
+        self._drained = anyio.Event()
+        self._claims_over = anyio.Event()
+        self._failure: BaseException | None = None
+        self._fresh = False
+        self._started: anyio.abc.TaskStatus[Worker] | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    # --- what others see ---------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Shut down: claim no more, let handlers end within `grace`, then cancel them. A second call skips the grace."""
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+        self._intake.stop()
+
+    def statistics(self) -> WorkerStatistics:
+        """Tell how the worker is."""
+        ready = self._fresh and self._client.wire.connected and not self._watchdog.late and not self._stop.is_set()
+        return WorkerStatistics(
+            ready=ready,
+            running=len(self._leases),
+            unsettled=self._settler.unsettled,
+            renewals=self._heartbeat.renewals,
+            counters=self._counters,
+        )
+
+    # --- the wiring --------------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[Worker] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Work until stopped.
+
+        `task_status` is told once the worker can really take work: after its first successful claim.
+
+        Raises:
+            ProtocolMismatchError: A queue speaks another major version of the protocol.
+            EvictionPolicyError: The server may evict jobs.
+
+        **Cancellation**: at any moment. Handlers are cancelled with reason `shutdown` and have ended when this returns;
+        what they held is given back, if the server can be reached within `cleanup`.
+        """
+        self._started = task_status
+        async with anyio.create_task_group() as outside:
+            outside.start_soon(self._watch_outside, name="echomq outside")
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self._core()
+            finally:
+                outside.cancel_scope.cancel()
+
+    async def _watch_outside(self) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            # Cancelled: either the core is over, or somebody outside wants us to be.
+            self.stop()
+            self._hurry.set()
+
+    async def _core(self) -> None:
+        wire = self._client.wire
+        wire.on_disconnect.append(self._was_disconnected)
+        try:
+            with self._watchdog:
+                async with anyio.create_task_group() as tasks:
+                    self._tasks = tasks
+                    async with anyio.create_task_group() as service:
+                        for part in (self._timers.run, self._watchdog.run, self._pump, self._control, self._claim):
+                            service.start_soon(self._guard, part, name=f"echomq {part.__name__.strip('_')}")
+                        if self.options.burst:
+                            service.start_soon(self._guard, self._watch_empty, name="echomq burst")
+                        await self._stop.wait()
+                        await self._shutdown()
+                        service.cancel_scope.cancel()
+        finally:
+            wire.on_disconnect.remove(self._was_disconnected)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _guard(self, part: Callable[[], Awaitable[None]]) -> None:
+        """Run a part. One that fails stops the worker in good order; `run` raises its error at the end."""
+        try:
+            await part()
+        except Exception as error:  # noqa: BLE001 - raised again by `_core`
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self.stop()
+
+    async def _claim(self) -> None:
+        try:
+            await check_server(self._client, allow_eviction=self.options.allow_eviction, stop=self._stop)
+            await self._intake.run()
+        finally:
+            self._claims_over.set()
+
+    async def _pump(self) -> None:
+        await run_pump(self._queues.values())
+
+    async def _control(self) -> None:
+        def find(queue: str, id: str, token: int) -> Lease | None:
+            return self._leases.get((queue, id, token))
+
+        try:
+            await run_control(self._queues, find, self._client.wire)
+        except EchoMQError as error:
+            # Cancel requests still come by heartbeat.
+            _log.warning("cancel_channel_failed", error=str(error))
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    def _slot_freed(self) -> None:
+        self._intake.slot_freed()
+
+    def _free(self) -> int:
+        if self._watchdog.late or self._settler.unsettled >= 4 * self.options.concurrency:
+            return 0
+        return self.options.concurrency - len(self._leases)
+
+    def _begin(self, calls: QueueCalls, claimed: Claimed, now_ms: int, sent_at: float) -> None:
+        lease = Lease(calls, claimed, now_ms=now_ms, deadline=sent_at + self.options.lease - self.options.margin)
+        self._counters.claimed += 1
+        if self._stop.is_set() or self._tasks is None:
+            self._settler.release(lease)
+            return
+        self._leases[(calls.queue, claimed.id, claimed.token)] = lease
+        self._heartbeat.watch(lease, sent_at)
+        self._tasks.start_soon(self._run_lease, lease)
+
+    async def _run_lease(self, lease: Lease) -> None:
+        handlers = self._handlers[lease.calls.queue]
+        try:
+            outcome: Outcome = await execute(
+                lease, handlers, self._client.codec, worker=self.options.name, threads=self._threads
+            )
+        except BaseException as error:  # noqa: BLE001 - raised again by `_core`
+            # Not a handler's failure (`execute` answers those) but ours, or Ctrl-C: give the job back, stop in order.
+            self._fail(error)
+            outcome = Stopped(Reason.SHUTDOWN)
+        finally:
+            del self._leases[(lease.calls.queue, *lease.key)]
+            self._slot_freed()
+            if not self._leases:
+                self._drained.set()
+        self._settler.settle(lease, outcome, handlers.get(lease.claimed.record.task))
+
+    def _was_claimed(self) -> None:
+        self._fresh = True
+        if self._started is not None:
+            self._started.started(self)
+            self._started = None
+            _log.info("worker_started", worker=self.options.name, queues=list(self._queues))
+
+    def _was_disconnected(self) -> None:
+        self._fresh = False
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    async def _watch_empty(self) -> None:
+        while not self._stop.is_set():
+            await anyio.sleep(BURST_LOOK)
+            idle = self._intake.idle and not self._leases and not self._settler.unsettled
+            if idle and await self._is_empty():
+                self.stop()
+
+    async def _is_empty(self) -> bool:
+        for calls in self._queues.values():
+            try:
+                found = await calls.wire.run(counts(calls.keys, Call(calls.wire.tag)))
+            except EchoMQError:
+                return False
+            if found.pending or found.active or found.schedule:
+                return False
+        return True
+
+    async def _shutdown(self) -> None:
+        options = self.options
+        _log.info("worker_stopping", worker=options.name, running=len(self._leases), grace=options.grace)
+        with anyio.move_on_after(options.grace):
+            await self._until_drained_or_hurried()
+        end = anyio.current_time() + options.cleanup + EPSILON
+        for lease in list(self._leases.values()):
+            lease.stop(Reason.SHUTDOWN)
+        with anyio.CancelScope(deadline=end):
+            await self._until_drained()
+        if self._leases:
+            self._name_the_unending()
+            await self._until_drained()
+        with anyio.CancelScope(deadline=max(end, anyio.current_time() + EPSILON)):
+            # A claim on its way may bring jobs, which are given back.
+            await self._claims_over.wait()
+            await self._settler.wait_below(1)
+            await self._intake.ring()
+        if self._settler.unsettled:
+            _log.error("verdicts_undelivered", worker=options.name, count=self._settler.unsettled)
+        _log.info("worker_stopped", worker=options.name)
+
+    async def _until_drained(self) -> None:
+        while self._leases:
+            self._drained = anyio.Event()
+            await self._drained.wait()
+
+    async def _until_drained_or_hurried(self) -> None:
+        async with anyio.create_task_group() as either:
+
+            async def hurried() -> None:
+                await self._hurry.wait()
+                either.cancel_scope.cancel()
+
+            either.start_soon(hurried)
+            await self._until_drained()
+            either.cancel_scope.cancel()
+
+    def _name_the_unending(self) -> None:
+        for lease in self._leases.values():
+            _log.error(
+                "handler_will_not_end",
+                queue=lease.calls.queue,
+                job=lease.claimed.id,
+                task=lease.claimed.record.task,
+                attempt=lease.claimed.token,
+                stack=self._watchdog.stack(lease.thread) if lease.thread else "a coroutine that shields itself",
+            )
+
+
+def handlers_by_queue(handlers: Iterable[Handler], queues: Iterable[str] = ()) -> dict[str, dict[str, Handler]]:
+    """Arrange handlers by queue and task name; `queues` picks some of the queues, all of them when empty."""
+    found: dict[str, dict[str, Handler]] = {}
+    for handler in handlers:
+        found.setdefault(handler.queue, {})[handler.name] = handler
+    wanted = tuple(queues)
+    if not wanted:
+        return found
+    return {queue: found.get(queue, {}) for queue in wanted}

@@ -1,0 +1,206 @@
+"""Turn how a handler ended into a verdict, and see it accepted (Runtime, sections 3 and 4).
+
+Theory of operation
+    The lease's task hands its outcome over and ends; the slot is free at once, so that the next claim and this verdict
+    can share a flush. The verdict itself is kept here until the server has answered it. It is sent whatever the local
+    clock says: the server's fence decides, and a late holder's completion is welcome as long as nobody else has
+    claimed the job. While the server is away, or refuses every write, the verdict waits, up to `settle_within`.
+
+If you change this
+    A verdict sent twice is harmless: the second one meets the fence. One that is never sent costs a stall.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Any, final
+
+import anyio
+import structlog
+
+from echomq.backoff import Exponential
+from echomq.errors import EchoMQError, EncodeError
+from echomq.protocol.failures import ErrorRecord
+from echomq.protocol.refusals import Verdict
+from echomq.protocol.times import to_ms
+from echomq.transitions import Completion, Ending, Failure, Release, Snoozed
+from echomq.verdicts import Discard, Retry, Snooze
+from echomq.worker.reasons import Outcome, Poison, Reason, Returned, Stopped, Unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from echomq.worker.execute import Handler
+    from echomq.worker.lease import Lease
+    from echomq.worker.options import WorkerOptions
+    from echomq.worker.statistics import Counters
+    from echomq.worker.timers import Timers
+
+AGAIN: float = 1.0
+"""Seconds until a verdict that the server could not take is sent again."""
+UNFIT_FIRST: float = 1.0
+UNFIT_CAP: float = 30.0
+"""Seconds a job that does not fit is put off: doubling from the first to the cap, so a finished deploy is noticed soon."""
+
+_log = structlog.get_logger("echomq.worker")
+
+
+def unfold(error: BaseException) -> BaseException:
+    """Unwrap groups of one: a verdict raised inside a nursery is still a verdict."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+@final
+class Settler:
+    """Sends verdicts, and keeps those that have not been answered."""
+
+    def __init__(
+        self, options: WorkerOptions, timers: Timers, counters: Counters, *, on_settled: Callable[[], None]
+    ) -> None:
+        self._options = options
+        self._timers = timers
+        self._counters = counters
+        self._random = random.Random()
+        self._open: dict[Lease, float] = {}
+        self._changed = anyio.Event()
+        self._on_settled = on_settled
+
+    @property
+    def unsettled(self) -> int:
+        """How many verdicts have not been answered."""
+        return len(self._open)
+
+    async def wait_below(self, limit: int) -> None:
+        """Wait until fewer verdicts than `limit` are open. **Cancellation**: at any moment, without effect."""
+        while len(self._open) >= limit:
+            await self._changed.wait()
+
+    def settle(self, lease: Lease, outcome: Outcome, handler: Handler | None) -> None:
+        """Send the verdict of a handler that has ended. Does not block; the lease is not renewed from here on."""
+        lease.running = False
+        sent = self._verdict(lease, outcome, handler)
+        if sent is None:
+            self._counters.lost += 1
+            _log.warning("lease_lost", **_names(lease), detail=lease.reason_detail)
+            return
+        group, item = sent
+        self._open[lease] = anyio.current_time() + self._options.settle_within
+        self._send(lease, group, item)
+
+    def release(self, lease: Lease) -> None:
+        """Give back a job that was claimed but not begun."""
+        self.settle(lease, Stopped(Reason.SHUTDOWN), None)
+
+    def _send(self, lease: Lease, group: Any, item: Any) -> None:
+        patience = self._open[lease] - anyio.current_time()
+        group.submit(item, partial(self._answered, lease, group, item), give_up_after=max(0.0, patience))
+
+    def _answered(self, lease: Lease, group: Any, item: Any, verdict: Verdict | EchoMQError) -> None:
+        if not isinstance(verdict, Verdict):
+            now = anyio.current_time()
+            if now + AGAIN < self._open[lease]:
+                self._timers.at(now + AGAIN, partial(self._send, lease, group, item))
+                return
+            _log.error("verdict_not_delivered", **_names(lease), verb=group.verb, error=str(verdict))
+        elif not verdict.ok:
+            self._counters.refused += 1
+            _log.warning("verdict_refused", **_names(lease), verb=group.verb, refusal=verdict.code, detail=verdict.detail)
+        else:
+            self._counters.count(group.verb, verdict.code, getattr(item, "kind", ""))
+            if verdict.code == "dead":
+                _log.error("job_dead", **_names(lease))
+        del self._open[lease]
+        self._changed.set()
+        self._changed = anyio.Event()
+        self._on_settled()
+
+    # --- from an outcome to a verdict --------------------------------------------------------------------------------
+
+    def _verdict(self, lease: Lease, outcome: Outcome, handler: Handler | None) -> tuple[Any, Any] | None:
+        c, calls = lease.claimed, lease.calls
+        fence = (c.id, c.token, c.nonce)
+        match outcome:
+            case Returned(value):
+                result = b""
+                if c.record.result_ttl_ms and handler is not None:
+                    try:
+                        result = handler.dump_result(value)
+                    except Exception as error:  # noqa: BLE001 - an unstructure hook of the user's may raise anything
+                        wrapped = error if isinstance(error, EncodeError) else EncodeError(f"the result: {error!r}")
+                        return self._failed(lease, wrapped, handler)
+                return calls.complete, Completion(*fence, result)
+            case Stopped(Reason.SHUTDOWN):
+                return calls.release, Release(*fence)
+            case Stopped(Reason.CANCELLED):
+                return calls.end, Ending(*fence, "cancelled", lease.reason_detail)
+            case Stopped(Reason.TIMEOUT):
+                ran = anyio.current_time() - lease.started_at
+                return self._failed(lease, TimeoutError(f"the handler ran for {ran:.1f} s, its timeout"), handler)
+            case Stopped(Reason.LEASE_LOST):
+                return None
+            case Poison(error):
+                _log.error("payload_undecodable", **_names(lease), error=str(error))
+                return calls.fail, Failure(*fence, 0, 0, ErrorRecord.from_exception(error).to_bytes())
+            case Unfit(error):
+                return self._unfit(lease, error)
+            case Raised(error):
+                return self._raised(lease, error, handler)
+        raise AssertionError(outcome)
+
+    def _raised(self, lease: Lease, error: BaseException, handler: Handler | None) -> tuple[Any, Any]:
+        c, calls = lease.claimed, lease.calls
+        leaf = unfold(error)
+        match leaf:
+            case Snooze():
+                return calls.snooze, Snoozed(c.id, c.token, c.nonce, to_ms(leaf.after))
+            case Discard():
+                return calls.end, Ending(c.id, c.token, c.nonce, "discarded", leaf.reason)
+            case Retry():
+                return self._failed(lease, leaf, handler, delay=leaf.after)
+        return self._failed(lease, error, handler)
+
+    def _failed(
+        self, lease: Lease, error: BaseException, handler: Handler | None, *, delay: float | None = None
+    ) -> tuple[Any, Any]:
+        c = lease.claimed
+        if delay is None:
+            delay = self._delay(lease, error, handler)
+        own = c.record.max_attempts
+        budget = own if own is not None else handler.max_attempts if handler is not None else 1
+        record = ErrorRecord.from_exception(error)
+        _log.warning(
+            "job_failed", **_names(lease), error=f"{record.type}: {record.message}", failures=c.record.failures + 1,
+            max_attempts=budget, retry_in=round(delay, 3),
+        )  # fmt: skip
+        return lease.calls.fail, Failure(c.id, c.token, c.nonce, to_ms(delay), budget, record.to_bytes())
+
+    def _delay(self, lease: Lease, error: BaseException, handler: Handler | None) -> float:
+        failures = lease.claimed.record.failures + 1
+        default = Exponential()
+        try:
+            policy = default if handler is None else handler.backoff
+            delay = policy(failures, error, self._random)
+            to_ms(delay)
+        except Exception:  # noqa: BLE001 - a policy of the user's
+            _log.exception("backoff_failed", **_names(lease))
+            return default(failures, error, self._random)
+        return delay
+
+    def _unfit(self, lease: Lease, error: BaseException) -> tuple[Any, Any]:
+        c = lease.claimed
+        since = int(c.record.row.get(b"unfit_since", lease.now_ms))
+        waited = max(0.0, (lease.now_ms - since) / 1000)
+        if waited >= self._options.deploy_window:
+            _log.error("job_unfit", **_names(lease), error=str(error), waited=waited)
+            return lease.calls.fail, Failure(c.id, c.token, c.nonce, 0, 0, ErrorRecord.from_exception(error).to_bytes())
+        delay = min(UNFIT_CAP, max(UNFIT_FIRST, waited)) * self._random.uniform(0.8, 1.0)
+        _log.warning("job_unfit", **_names(lease), error=str(error), retry_in=round(delay, 1))
+        return lease.calls.snooze, Snoozed(c.id, c.token, c.nonce, to_ms(delay), unfit=True)
+
+
+def _names(lease: Lease) -> dict[str, Any]:
+    claimed = lease.claimed
+    return {"queue": lease.calls.queue, "job": claimed.id, "task": claimed.record.task, "attempt": claimed.token}

@@ -1,0 +1,115 @@
+"""The watchdog: notices what a deadline on the monotonic clock cannot.
+
+Theory of operation
+    Deadlines are kept by the event loop, on a clock that stands still while the machine is suspended. So a tick in the
+    loop compares the boot-time clock (which counts a suspension) with the monotonic one, and pulls the deadlines in by
+    what was slept. And a thread looks at the ticks: when none comes, a handler blocks the loop, and the stack of the
+    loop's thread names it.
+
+    While the loop is late no claims are made: a worker that cannot renew must not take more.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from typing import TYPE_CHECKING, final
+
+import anyio
+import structlog
+
+from echomq.worker.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+
+    from echomq.worker.lease import Lease
+
+TICK: float = 0.25
+"""Seconds between two looks at the clocks."""
+
+_log = structlog.get_logger("echomq.worker")
+
+
+def boot_time() -> float:
+    """Read the clock that also runs while the machine is suspended; the monotonic one where there is none."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+@final
+class Watchdog:
+    """Watches the event loop from inside and from a thread. Use it as a context manager around the loop's work."""
+
+    def __init__(
+        self, leases: Callable[[], Iterable[Lease]], *, margin: float, on_time: Callable[[], None] = lambda: None
+    ) -> None:
+        self._leases = leases
+        self._on_time = on_time
+        self._late_after = max(2 * TICK, margin / 2)
+        self.late = False
+        """Whether the last tick came too late."""
+        self.blocked = 0
+        """How often the loop was found blocked."""
+        self._ticked = time.monotonic()
+        self._over = threading.Event()
+        self._loop_thread = threading.get_ident()
+        self._thread = threading.Thread(target=self._watch, name="echomq-watchdog", daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._loop_thread = threading.get_ident()
+        self._ticked = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+
+    async def run(self) -> None:
+        """Tick until cancelled."""
+        boot, mono = boot_time(), time.monotonic()
+        while True:
+            await anyio.sleep(TICK)
+            new_boot, new_mono = boot_time(), time.monotonic()
+            self.tick(slept=(new_boot - boot) - (new_mono - mono), lag=new_mono - mono - TICK)
+            boot, mono = new_boot, new_mono
+            self._ticked = new_mono
+
+    def tick(self, *, slept: float, lag: float) -> None:
+        """Take one look.
+
+        Args:
+            slept: How long the machine was suspended since the last look, seconds.
+            lag: How late this look is, seconds.
+        """
+        was_late, self.late = self.late, slept + lag > self._late_after
+        if was_late and not self.late:
+            self._on_time()
+        now = anyio.current_time()
+        for lease in list(self._leases()):
+            if slept > TICK:
+                lease.deadline -= slept
+                lease.scope.deadline = min(lease.deadline, lease.timeout_at)
+            if lease.over(now):
+                lease.stop(Reason.LEASE_LOST, "the event loop was late")
+        if self.late:
+            _log.warning("event_loop_late", lag=round(lag, 3), suspended=round(max(0.0, slept), 3))
+
+    def _watch(self) -> None:
+        reported = 0.0
+        while not self._over.wait(TICK):
+            ticked = self._ticked
+            if time.monotonic() - ticked < self._late_after + TICK or ticked == reported:
+                continue
+            reported = ticked
+            self.blocked += 1
+            _log.warning("event_loop_blocked", seconds=round(time.monotonic() - ticked, 3), stack=self.stack())
+
+    def stack(self, thread: int | None = None) -> str:
+        """Show where a thread is, the event loop's unless told otherwise; the last ten frames."""
+        frame = sys._current_frames().get(thread or self._loop_thread)  # noqa: SLF001 - the only way to look
+        return "" if frame is None else "".join(traceback.format_stack(frame)[-10:])
