@@ -1,0 +1,90 @@
+"""What the asynchronous and the synchronous client check before a call, and read from a verdict, alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from echomq.errors import InvalidJobError, JobStateError
+from echomq.protocol.ids import check_id, mint
+from echomq.protocol.refusals import DUPLICATE
+from echomq.protocol.states import State
+
+if TYPE_CHECKING:
+    from echomq.errors import EchoMQError
+    from echomq.protocol.newjob import NewJob
+    from echomq.protocol.refusals import Verdict
+
+MINTS: Final = 5
+"""Times a job is given an id when the ones before turned out to be taken; once is a rare accident."""
+MAX_REASON: Final = 1024
+"""Bytes of a cancel reason: it goes into the row, the event and every heartbeat's answer."""
+MAX_PAGE: Final = 256
+"""Jobs of one page at most."""
+CANCEL_STATES: Final = "pending, schedule or active"
+"""Where a job can be cancelled."""
+_BROWSABLE: Final = (State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD, State.DONE)
+
+
+def with_new_id(job: NewJob) -> NewJob:
+    """Make the same job under another id."""
+    return attrs.evolve(job, id=mint())
+
+
+def taken(id: str) -> InvalidJobError:
+    """Make the error for a job that found no id of its own."""
+    return InvalidJobError(f"{id}: {MINTS} ids in a row were taken, by other producers; are ids made by hand?")
+
+
+def check_ids(ids: Iterable[str]) -> list[str]:
+    """Answer the ids, each checked.
+
+    Raises:
+        TypeError: One string instead of several.
+        ValueError: One is not an id.
+    """
+    if isinstance(ids, (str, bytes)):
+        raise TypeError(f"several ids are wanted, such as [{ids!r}], not {ids!r}")
+    return [check_id(id) for id in ids]
+
+
+def check_reason(reason: str) -> str:
+    """Answer the reason if it may be one.
+
+    Raises:
+        TypeError: Not text.
+        ValueError: Longer than 1,024 bytes, or not UTF-8.
+    """
+    if not isinstance(reason, str):
+        raise TypeError(f"a reason is text, not {reason!r}")
+    if len(reason.encode()) > MAX_REASON:
+        raise ValueError(f"a reason has up to {MAX_REASON} bytes, not {len(reason)} characters: {reason[:40]!r}...")
+    return reason
+
+
+def check_page(state: str, offset: int, count: int) -> None:
+    """Check what a page is asked by.
+
+    Raises:
+        ValueError: Not a state with jobs to browse, or a number out of range.
+    """
+    if state not in _BROWSABLE:
+        raise ValueError(f"a state is one of {', '.join(_BROWSABLE)}, not {state!r}")
+    if type(offset) is not int or offset < 0:
+        raise ValueError(f"an offset is 0 or more, not {offset!r}")
+    if type(count) is not int or not 1 <= count <= MAX_PAGE:
+        raise ValueError(f"a page has 1 to {MAX_PAGE} jobs, not {count!r}")
+
+
+def remove_error(verdict: Verdict, id: str, queue: str) -> EchoMQError | None:
+    """Read a verdict of `remove`."""
+    return verdict.error(id=id, queue=queue, expected="any state but active (cancel it instead)")
+
+
+def redrive_error(verdict: Verdict, id: str, queue: str) -> EchoMQError | None:
+    """Read a verdict of `redrive`."""
+    if verdict.code == DUPLICATE:
+        return JobStateError("no other job with its dedup key", f"a duplicate of {verdict.detail} by now", id)
+    return verdict.error(id=id, queue=queue, expected=State.DEAD)

@@ -1,0 +1,121 @@
+"""What may be said of one job when it is enqueued: seconds and datetimes here, milliseconds in the row."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any, Final, TypedDict, Unpack, final
+
+import attrs
+
+from echomq.protocol.newjob import NewJob
+from echomq.protocol.times import to_ms, unix_ms
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """The keyword arguments of every enqueueing method. None means: as if it had not been given.
+
+    | name | meaning |
+    | --- | --- |
+    | `delay` | seconds or a timedelta: not before this long after admission, by the server's clock |
+    | `at` | an aware datetime: not before this moment. Not together with `delay` |
+    | `priority` | -2047 to 2047, higher is served first; 0 by default |
+    | `dedup` | while a job with this key lives, another one is refused as its duplicate |
+    | `dedup_window` | seconds or a timedelta from admission: the key lasts so long, whatever becomes of the job |
+    | `max_attempts` | how many failures bury the job; by default what the worker's task says |
+    | `max_stalls` | how many expired leases it survives; 3 by default. 0 with one attempt: at most once |
+    | `timeout` | seconds or a timedelta that one attempt may run; by default what the worker's task says |
+    | `result_ttl` | seconds or a timedelta that the ended job and its result are kept; 0: not at all |
+    | `headers` | text for middleware, such as a trace context |
+    """
+
+    delay: float | dt.timedelta | None
+    at: dt.datetime | None
+    priority: int | None
+    dedup: str | None
+    dedup_window: float | dt.timedelta | None
+    max_attempts: int | None
+    max_stalls: int | None
+    timeout: float | dt.timedelta | None
+    result_ttl: float | dt.timedelta | None
+    headers: Mapping[str, str] | None
+
+
+_ROW_NAMES: Final = {
+    "delay": ("delay_ms", to_ms),
+    "at": ("at_ms", unix_ms),
+    "priority": ("priority", None),
+    "dedup": ("dedup", None),
+    "dedup_window": ("dedup_window_ms", to_ms),
+    "max_attempts": ("max_attempts", None),
+    "max_stalls": ("max_stalls", None),
+    "timeout": ("timeout_ms", to_ms),
+    "result_ttl": ("result_ttl_ms", to_ms),
+    "headers": ("headers", dict),
+}
+
+
+@final
+@attrs.frozen
+class JobOptions:
+    """Options, converted and checked once; any number of jobs is made from them."""
+
+    fields: Mapping[str, Any] = attrs.field(factory=dict)
+    """The `NewJob` fields that are set."""
+
+    @classmethod
+    def of(cls, given: EnqueueOptions) -> JobOptions:
+        """Convert and check what a caller gave.
+
+        Raises:
+            TypeError: A name is unknown, or a value of another type.
+            ValueError: A value is out of range; the message names it.
+        """
+        return _NOTHING.with_(given) if given else _NOTHING
+
+    def with_(self, given: EnqueueOptions) -> JobOptions:
+        """Answer these options with others in place of some; None leaves one as it is."""
+        fields = dict(self.fields)
+        for name, value in given.items():
+            row_name, convert = _ROW_NAMES.get(name, ("", None))
+            if not row_name:
+                raise TypeError(f"unknown option {name!r}; there are {', '.join(_ROW_NAMES)}")
+            if value is not None:
+                fields[row_name] = value if convert is None else _converted(name, value, convert)
+        # Of two ways to say when, the later word wins; both at once are refused by the check below.
+        if given.get("delay") is not None and given.get("at") is None:
+            fields.pop("at_ms", None)
+        elif given.get("at") is not None and given.get("delay") is None:
+            fields.pop("delay_ms", None)
+        options = JobOptions(fields)
+        options.new_job("", b"")
+        return options
+
+    def new_job(self, task: str, payload: bytes) -> NewJob:
+        """Make a job with a fresh id.
+
+        Raises:
+            InvalidJobError: A value is out of range, or the payload too large.
+            TypeError: A value is of another type.
+        """
+        fields = self.fields
+        if not fields:
+            return NewJob(task=task, payload=payload)
+        if fields.get("result_ttl_ms") == 0:
+            fields = {name: value for name, value in fields.items() if name != "result_ttl_ms"}
+        return NewJob(task=task, payload=payload, **fields)
+
+
+def options_of(**given: Unpack[EnqueueOptions]) -> JobOptions:
+    """Convert keyword arguments."""
+    return JobOptions.of(given)
+
+
+def _converted(name: str, value: Any, convert: Any) -> Any:
+    try:
+        return convert(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+_NOTHING: Final = JobOptions()

@@ -1,0 +1,285 @@
+"""An app: a program's tasks by name, and the server they go to. Importing it does no I/O.
+
+A program's `jobs.py`, and then what it does::
+
+    app = echomq.App("valkey://localhost:6379")
+
+
+    @app.task(queue="thumbnails", max_attempts=5, timeout=30)
+    async def thumbnail(job: echomq.Job, path: Path, size: int = 128) -> int: ...
+
+
+    async with app:
+        handle = await thumbnail.enqueue(Path("a.png"), size=64)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType, TracebackType
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, final, overload
+
+from echomq._options import JobOptions
+from echomq.backoff import DEFAULT_BACKOFF, Backoff
+from echomq.client import Client, open_client
+from echomq.errors import EchoMQError
+from echomq.job import Job, SyncJob
+from echomq.protocol.codec import Codec
+from echomq.protocol.keys import check_prefix, check_queue_name, check_task_name
+from echomq.queue import Queue
+from echomq.results import JobHandle, Results
+from echomq.tasks import DEFAULT_CODEC, JobCall, Task, TaskCaller
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class TaskDecorator(Protocol):
+    """What `app.task(...)` answers: it makes a function a task, typed by the function's arguments, the job apart."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Job, P], Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[SyncJob, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@final
+class App:
+    """A program's tasks, and its client while it is open."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        prefix: str = "emq",
+        unavailable_after: float = 10.0,
+        codec: Codec | None = None,
+        name: str = "",
+    ) -> None:
+        """Make an app. Nothing is opened, and the environment is not looked at, before `async with app:`.
+
+        Args:
+            url: Where the server is; None means what the environment variable `ECHOMQ_URL` says when it is opened.
+            prefix: What all keys begin with; programs that share queues share it.
+            unavailable_after: Seconds a call waits for a server that is away.
+            codec: What encodes arguments and results; None means JSON.
+            name: Shown in the server's CLIENT LIST.
+        """
+        self.url = url
+        """Where the server is, as given."""
+        self.prefix = check_prefix(prefix)
+        """What all keys begin with."""
+        self.codec: Codec = DEFAULT_CODEC if codec is None else codec
+        """What encodes arguments and results."""
+        self._unavailable_after = unavailable_after
+        self._name = name
+        self._tasks: dict[str, Task[Any, Any]] = {}
+        self._opening: AbstractAsyncContextManager[Client] | None = None
+        self._client: Client | None = None
+        self._pid = 0
+
+    def __repr__(self) -> str:
+        return f"<App of {len(self._tasks)} tasks on {', '.join(self.queues) or 'no queue'}>"
+
+    # --- tasks ------------------------------------------------------------------------------
+
+    @overload
+    def task(self, function: Callable[Concatenate[Job, P], Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[SyncJob, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 3,
+        timeout: float | None = None,
+        backoff: Backoff = DEFAULT_BACKOFF,
+        result_ttl: float | None = None,
+        max_stalls: int | None = None,
+    ) -> TaskDecorator: ...
+    def task(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 3,
+        timeout: float | None = None,
+        backoff: Backoff = DEFAULT_BACKOFF,
+        result_ttl: float | None = None,
+        max_stalls: int | None = None,
+    ) -> Any:
+        """Make a function a task: `@app.task`, or `@app.task(...)` with options.
+
+        A coroutine function runs in the worker's event loop, and gets the job if a parameter is annotated `Job`; a
+        plain function runs in a thread, and a parameter annotated `SyncJob` gets it. Put that parameter first, so that
+        type checkers know what `enqueue` takes.
+
+        Args:
+            function: The handler.
+            name: How jobs name it; None means the function's own name. Renaming it orphans queued jobs.
+            queue: Where its jobs go.
+            max_attempts: How many failures bury a job.
+            timeout: Seconds one attempt may run; None: no limit.
+            backoff: How long a failed job waits for its next attempt.
+            result_ttl: Seconds that an ended job and its result are kept; None: not at all.
+            max_stalls: How many expired leases a job survives; None: 3.
+
+        Raises:
+            ValueError: The name is taken, or a value is out of range.
+            TypeError: The function cannot be a handler.
+        """
+
+        def decorate(function: Callable[..., Any]) -> Task[Any, Any]:
+            chosen = getattr(function, "__name__", None) if name is None else name
+            if chosen is None:
+                raise TypeError(f"{function!r} has no name of its own: give one, as in app.task(name=...)")
+            task: Task[Any, Any] = Task(
+                name=chosen,
+                queue=queue,
+                function=function,
+                max_attempts=max_attempts,
+                timeout=timeout,
+                backoff=backoff,
+                result_ttl=result_ttl,
+                max_stalls=max_stalls,
+                codec=self.codec,
+                sender=self,
+            )
+            if task.name in self._tasks:
+                taken = self._tasks[task.name].function
+                raise ValueError(f"the task name {task.name!r} is taken by {taken!r}: give {function!r} another")
+            self._tasks[task.name] = task
+            return task
+
+        return decorate if function is None else decorate(function)
+
+    def task_stub(
+        self, name: str, *, queue: str, result_ttl: float | None = None, max_stalls: int | None = None
+    ) -> TaskCaller[..., Any]:
+        """Answer the producer's side of a task whose handler lives elsewhere: its code need not be importable here.
+
+        Nothing checks the arguments before a worker does; results come as the codec decodes them without a type.
+
+        Args:
+            name: The task's name there.
+            queue: Its queue there.
+            result_ttl: Seconds that an ended job and its result are kept; None: not at all.
+            max_stalls: How many expired leases a job survives; None: 3.
+
+        Raises:
+            ValueError: A value is out of range.
+        """
+        options = JobOptions.of({"result_ttl": result_ttl, "max_stalls": max_stalls})
+        return TaskCaller(
+            check_queue_name(queue), check_task_name(name), self, self.codec, options, None, self.codec.decode
+        )
+
+    @property
+    def tasks(self) -> Mapping[str, Task[Any, Any]]:
+        """Its tasks by name, a live view."""
+        return MappingProxyType(self._tasks)
+
+    def get_task(self, name: str) -> Task[Any, Any] | None:
+        """Answer a task by name, or None."""
+        return self._tasks.get(name)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that its tasks use, in the order of their first task."""
+        return tuple(dict.fromkeys(task.queue for task in self._tasks.values()))
+
+    # --- open and closed --------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Open the client. See `open_client` for what it raises and promises.
+
+        Raises:
+            RuntimeError: It is open already. Open it once, where the program starts, and share it.
+            TypeError: A task's annotation cannot be resolved.
+        """
+        if self._opening is not None and self._pid == os.getpid():
+            raise RuntimeError("this app is open already: open it once, where the program starts, and share it")
+        for task in self._tasks.values():
+            task.check()
+        opening = open_client(
+            self.url,
+            prefix=self.prefix,
+            unavailable_after=self._unavailable_after,
+            codec=self.codec,
+            name=self._name,
+        )
+        self._opening, self._client, self._pid = opening, None, os.getpid()
+        try:
+            self._client = await opening.__aenter__()
+        except BaseException:
+            self._opening = None
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """Close the client."""
+        opening = self._opening
+        if opening is None:
+            return None
+        try:
+            return await opening.__aexit__(kind, error, traceback)
+        finally:
+            self._opening = self._client = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `async with app:` is entered, in this process: a forked child opens its own."""
+        return self._client is not None and self._pid == os.getpid()
+
+    @property
+    def client(self) -> Client:
+        """Its client.
+
+        Raises:
+            RuntimeError: The app is not open.
+        """
+        if self._client is None or self._pid != os.getpid():
+            raise RuntimeError("this app is not open: put the call within `async with app:`")
+        return self._client
+
+    # --- for producers ----------------------------------------------------------------------
+
+    def queue(self, name: str) -> Queue:
+        """Answer a queue of the open client."""
+        return self.client.queue(name)
+
+    def handle(self, id: str, queue: str) -> JobHandle[Any]:
+        """Make a handle for a job that was enqueued earlier, or elsewhere. See `Client.handle`."""
+        return self.client.handle(id, queue)
+
+    async def enqueue(self, call: JobCall[T], /) -> JobHandle[T]:
+        """Enqueue one call of a task. See `Queue.enqueue` for what it promises."""
+        return await self.client.enqueue(call)
+
+    async def enqueue_many(
+        self, calls: Iterable[JobCall[T]], *, progress: Callable[[int], Awaitable[None]] | None = None
+    ) -> list[JobHandle[T] | EchoMQError]:
+        """Enqueue any number of calls: `app.enqueue_many(thumbnail.call(p) for p in paths)`. See `Client.enqueue_many`."""
+        return await self.client.enqueue_many(calls, progress=progress)
+
+    def results(self, handles: Iterable[JobHandle[T]]) -> Results[T]:
+        """Answer an asynchronous iterator over (handle, result or error) as the jobs finish. See `Client.results`."""
+        return self.client.results(handles)
