@@ -124,6 +124,7 @@ class Connection:
         self._session: anyio.CancelScope | None = None
         self._work = anyio.Event()
         self._idle = False
+        self._logged = ""
         self._hold_due = False
         self._refusals = 0
         self._trouble = anyio.Event()
@@ -237,7 +238,7 @@ class Connection:
             try:
                 dialled = await dial(self._address(), name=self._name, timeout=self._timing.connect_timeout)
             except DialError as error:
-                self._note_failure(error, failures)
+                self._note_failure(error)
             else:
                 self.pipeline.served = False
                 await self._session_on(dialled)
@@ -246,12 +247,13 @@ class Connection:
             await anyio.sleep(pause(failures, MAX_PAUSE))
             failures += 1
 
-    def _note_failure(self, error: DialError, failures: int) -> None:
+    def _note_failure(self, error: DialError) -> None:
         self.reason = error.reason
         if error.permanent is not None and not self.was_connected:
             self._refusal = error.permanent
         self._tried.set()
-        if failures == 0 or error.permanent is not None:
+        if error.reason != self._logged:  # once for each reason, not for each try
+            self._logged = error.reason
             _log.warning("cannot connect", server=str(self._address()), reason=error.reason)
 
     async def _session_on(self, dialled: Dialled) -> None:
@@ -262,7 +264,7 @@ class Connection:
             self._rest = b""
             self._hold_due, self._refusals = False, 0
             self.connects += 1
-            self.reason = "the connection was lost"
+            self.reason, self._logged = "the connection was lost", ""
             self._change(connected=True)
             self._tried.set()
             async with anyio.create_task_group() as tasks:

@@ -180,11 +180,17 @@ def _explain(error: Exception, address: Address, timeout: float) -> DialError:
         causes = error.__cause__.exceptions
     elif error.__cause__ is not None:
         causes = (error.__cause__,)
-    shown = sorted({str(cause) or type(cause).__name__ for cause in causes or (error,)})
-    reason = "; ".join(shown)
+    reason = "; ".join(sorted({_in_words(cause) for cause in causes or (error,)}))
     if address.tls is not None and isinstance(error, FileNotFoundError):
         return DialError(reason, UnavailableError(f"{address}: {reason}", sent=False))
     return DialError(reason)
+
+
+def _in_words(error: BaseException) -> str:
+    """Say the same on both event loops, which word a refused connection differently."""
+    if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
 
 
 def _version() -> str:
