@@ -100,7 +100,9 @@ async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any]) -> 
                 with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                     async for number in signals:
                         stopped += 1
-                        _log.info("signal", signal=signal.Signals(number).name, stopping="at once" if stopped > 1 else "")
+                        _log.info(
+                            "signal", signal=signal.Signals(number).name, stopping="at once" if stopped > 1 else ""
+                        )
                         deadline.set((grace if stopped == 1 else 0) + cleanup + SLACK)
                         if worker is not None:
                             worker.stop()
@@ -109,7 +111,6 @@ async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any]) -> 
 
             tasks.start_soon(on_signals)
             async with anyio.create_task_group() as running:
-
                 worker = await running.start(partial(run_worker, app, queues=queues, **options))
             tasks.cancel_scope.cancel()
     finally:
@@ -158,7 +159,7 @@ def main(
             known, rest = group.split(EchoMQError)
             if known is None or rest is not None:
                 raise
-            _log.error("worker_failed", error="; ".join(str(leaf) for leaf in _leaves(known)))  # noqa: TRY400
+            _log.error("worker_failed", error="; ".join(str(leaf) for leaf in _leaves(known)))
             sys.exit(EXIT_FAILED)
 
 

@@ -8,9 +8,9 @@ from echomq.protocol.times import to_ms
 from echomq.transitions import claim
 
 if TYPE_CHECKING:
-    from echomq.client import Client
     from echomq.protocol.keys import QueueKeys
     from echomq.transitions import Call, ClaimReply, Transition
+    from echomq.wire.client import WireClient
 
 CAP: float = 1.0
 """Seconds: the longest a worker parks before it asks again. What a lost wake token costs, one second at most."""
@@ -20,12 +20,11 @@ CAP: float = 1.0
 class QueueCalls:
     """One queue as a worker sees it."""
 
-    def __init__(self, client: Client, queue: str) -> None:
-        self.queue = queue
-        self.client = client
-        self.wire = client.wire
-        self.keys: QueueKeys = client.keys(queue)
-        group = self.wire.group
+    def __init__(self, wire: WireClient, keys: QueueKeys) -> None:
+        self.queue = keys.queue
+        self.wire = wire
+        self.keys = keys
+        group = wire.group
         self.extend: Any = group(self.keys, "extend")
         self.complete: Any = group(self.keys, "complete")
         self.fail: Any = group(self.keys, "fail")

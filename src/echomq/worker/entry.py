@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
@@ -11,30 +11,16 @@ import anyio.abc
 from echomq.app import App
 from echomq.worker.options import WorkerOptions
 from echomq.worker.raw import RawHandler
-from echomq.worker.run import Worker, handlers_by_queue
+from echomq.worker.run import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from echomq.protocol.keys import QueueKeys
     from echomq.queue import Queue
+    from echomq.worker.execute import Handler
 
 
-@overload
-async def run_worker(
-    app: App,
-    *,
-    queues: Iterable[str] = (),
-    task_status: anyio.abc.TaskStatus[Worker] = anyio.TASK_STATUS_IGNORED,
-    **options: Any,
-) -> None: ...
-@overload
-async def run_worker(
-    queue: Queue,
-    handler: Callable[..., Any],
-    *,
-    task_status: anyio.abc.TaskStatus[Worker] = anyio.TASK_STATUS_IGNORED,
-    **options: Any,
-) -> None: ...
 async def run_worker(
     source: App | Queue,
     handler: Callable[..., Any] | None = None,
@@ -65,14 +51,17 @@ async def run_worker(
     settings = WorkerOptions(**options)
     async with AsyncExitStack() as stack:
         if isinstance(source, App):
-            for task in source.tasks:
-                task.check()
-            handlers: Any = handlers_by_queue(source.tasks, queues)
-            client = source.client if source.is_open else (await stack.enter_async_context(source)).client
+            names = tuple(queues) or source.queues
+            tasks = source.tasks.values()
+            app = source if source.is_open else await stack.enter_async_context(source)
+            handlers: dict[QueueKeys, dict[str, Handler]] = {
+                app.queue(name).keys: {task.name: task for task in tasks if task.queue == name} for name in names
+            }
+            wire, codec = app.client.wire, app.codec
         else:
             if handler is None:
                 msg = "a queue needs a handler: run_worker(queue, handler)"
                 raise TypeError(msg)
-            client = source.client
-            handlers = {source.name: {"": RawHandler(source.name, handler, client.codec)}}
-        await Worker(client, handlers, settings).run(task_status=task_status)
+            wire, codec = source.wire, source.codec
+            handlers = {source.keys: {"": RawHandler(source.name, handler, codec)}}
+        await Worker(wire, handlers, settings, codec=codec).run(task_status=task_status)

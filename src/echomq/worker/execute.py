@@ -25,14 +25,33 @@ if TYPE_CHECKING:
 class Handler(Protocol):
     """What the worker needs to know of a task."""
 
-    name: str
-    queue: str
-    function: Callable[..., Any]
-    is_async: bool
-    job_parameter: str | None
-    max_attempts: int
-    timeout: float | None
-    backoff: Backoff
+    @property
+    def name(self) -> str:
+        """The task's name."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function to call."""
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it is a coroutine function; a plain one runs in a thread."""
+
+    @property
+    def job_parameter(self) -> str | None:
+        """The parameter that gets the job; None when there is none."""
+
+    @property
+    def max_attempts(self) -> int:
+        """How many failures bury a job that has no word of its own."""
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds an attempt may run, if the job has no word of its own."""
+
+    @property
+    def backoff(self) -> Backoff:
+        """How long a failed job waits."""
 
     def load_arguments(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
         """Decode the arguments.

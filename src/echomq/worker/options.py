@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import platform
 from typing import Any, Final, final
 
 import attrs
@@ -13,7 +13,7 @@ MAX_CONCURRENCY: Final = 10_000
 
 
 def _name() -> str:
-    return f"{socket.gethostname()}.{os.getpid()}"
+    return f"{platform.node()}.{os.getpid()}"
 
 
 def _within(low: float, high: float, unit: str) -> Any:

@@ -10,18 +10,18 @@ import structlog
 from echomq.errors import EchoMQError, EvictionPolicyError, UnavailableError
 
 if TYPE_CHECKING:
-    from echomq.client import Client
+    from echomq.wire.client import WireClient
 
 _log = structlog.get_logger("echomq.worker")
 
 
-async def check_server(client: Client, *, allow_eviction: bool, stop: anyio.Event) -> None:
+async def check_server(wire: WireClient, *, allow_eviction: bool, stop: anyio.Event) -> None:
     """Read the server's eviction policy, for as long as it takes to reach the server or until `stop` is set.
 
     Raises:
         EvictionPolicyError: The policy is one of `allkeys-*`, and `allow_eviction` is not set.
     """
-    policy = await _read_policy(client, stop)
+    policy = await _read_policy(wire, stop)
     if policy is None or policy == "noeviction":
         return
     if policy.startswith("allkeys") and not allow_eviction:
@@ -29,10 +29,10 @@ async def check_server(client: Client, *, allow_eviction: bool, stop: anyio.Even
     _log.warning("eviction_policy", policy=policy, hint="set maxmemory-policy noeviction: what it may evict is lost")
 
 
-async def _read_policy(client: Client, stop: anyio.Event) -> str | None:
+async def _read_policy(wire: WireClient, stop: anyio.Event) -> str | None:
     while not stop.is_set():
         try:
-            text = await client.wire.command("INFO", "memory")
+            text = await wire.command("INFO", "memory")
         except UnavailableError as error:
             _log.warning("server_unavailable", error=str(error))
             continue

@@ -39,10 +39,12 @@ from echomq.worker.timers import Timers
 from echomq.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from echomq.client import Client
+    from echomq.protocol.codec import Codec
+    from echomq.protocol.keys import QueueKeys
     from echomq.protocol.records import Claimed
+    from echomq.wire.client import WireClient
     from echomq.worker.execute import Handler
     from echomq.worker.options import WorkerOptions
 
@@ -58,21 +60,30 @@ _log = structlog.get_logger("echomq.worker")
 class Worker:
     """Runs handlers for the jobs of some queues. Make one, run it once."""
 
-    def __init__(self, client: Client, handlers: Mapping[str, Mapping[str, Handler]], options: WorkerOptions) -> None:
+    def __init__(
+        self,
+        wire: WireClient,
+        handlers: Mapping[QueueKeys, Mapping[str, Handler]],
+        options: WorkerOptions,
+        *,
+        codec: Codec,
+    ) -> None:
         """Make a worker.
 
         Args:
-            client: An open client; it must stay open until `run` has returned.
+            wire: An open client; it must stay open until `run` has returned.
             handlers: For each queue its handlers by task name.
             options: How to work.
+            codec: Encodes what handlers note: progress and checkpoints.
         """
         if not handlers:
             msg = "a worker needs at least one queue: declare a task, or name a queue"
             raise ValueError(msg)
         self.options = options
-        self._client = client
-        self._handlers = handlers
-        self._queues = {name: QueueCalls(client, name) for name in handlers}
+        self._wire = wire
+        self._codec = codec
+        self._handlers = {keys.queue: of_queue for keys, of_queue in handlers.items()}
+        self._queues = {keys.queue: QueueCalls(wire, keys) for keys in handlers}
         self._timers = Timers()
         self._counters = Counters()
         self._heartbeat = Heartbeat(options, self._timers)
@@ -103,7 +114,7 @@ class Worker:
 
     def statistics(self) -> WorkerStatistics:
         """Tell how the worker is."""
-        ready = self._fresh and self._client.wire.connected and not self._watchdog.late and not self._stop.is_set()
+        ready = self._fresh and self._wire.connected and not self._watchdog.late and not self._stop.is_set()
         return WorkerStatistics(
             ready=ready,
             running=len(self._leases),
@@ -144,8 +155,7 @@ class Worker:
             self._hurry.set()
 
     async def _core(self) -> None:
-        wire = self._client.wire
-        wire.on_disconnect.append(self._was_disconnected)
+        self._wire.on_disconnect.append(self._was_disconnected)
         try:
             with self._watchdog:
                 async with anyio.create_task_group() as tasks:
@@ -159,7 +169,7 @@ class Worker:
                         await self._shutdown()
                         service.cancel_scope.cancel()
         finally:
-            wire.on_disconnect.remove(self._was_disconnected)
+            self._wire.on_disconnect.remove(self._was_disconnected)
         if self._failure is not None:
             raise self._failure
 
@@ -176,7 +186,7 @@ class Worker:
 
     async def _claim(self) -> None:
         try:
-            await check_server(self._client, allow_eviction=self.options.allow_eviction, stop=self._stop)
+            await check_server(self._wire, allow_eviction=self.options.allow_eviction, stop=self._stop)
             await self._intake.run()
         finally:
             self._claims_over.set()
@@ -189,7 +199,7 @@ class Worker:
             return self._leases.get((queue, id, token))
 
         try:
-            await run_control(self._queues, find, self._client.wire)
+            await run_control(self._queues, find, self._wire)
         except EchoMQError as error:
             # Cancel requests still come by heartbeat.
             _log.warning("cancel_channel_failed", error=str(error))
@@ -218,7 +228,7 @@ class Worker:
         handlers = self._handlers[lease.calls.queue]
         try:
             outcome: Outcome = await execute(
-                lease, handlers, self._client.codec, worker=self.options.name, threads=self._threads
+                lease, handlers, self._codec, worker=self.options.name, threads=self._threads
             )
         except BaseException as error:  # noqa: BLE001 - raised again by `_core`
             # Not a handler's failure (`execute` answers those) but ours, or Ctrl-C: give the job back, stop in order.
@@ -308,14 +318,3 @@ class Worker:
                 attempt=lease.claimed.token,
                 stack=self._watchdog.stack(lease.thread) if lease.thread else "a coroutine that shields itself",
             )
-
-
-def handlers_by_queue(handlers: Iterable[Handler], queues: Iterable[str] = ()) -> dict[str, dict[str, Handler]]:
-    """Arrange handlers by queue and task name; `queues` picks some of the queues, all of them when empty."""
-    found: dict[str, dict[str, Handler]] = {}
-    for handler in handlers:
-        found.setdefault(handler.queue, {})[handler.name] = handler
-    wanted = tuple(queues)
-    if not wanted:
-        return found
-    return {queue: found.get(queue, {}) for queue in wanted}

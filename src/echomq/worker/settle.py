@@ -26,7 +26,7 @@ from echomq.protocol.refusals import Verdict
 from echomq.protocol.times import to_ms
 from echomq.transitions import Completion, Ending, Failure, Release, Snoozed
 from echomq.verdicts import Discard, Retry, Snooze
-from echomq.worker.reasons import Outcome, Poison, Reason, Returned, Stopped, Unfit
+from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,9 @@ class Settler:
             _log.error("verdict_not_delivered", **_names(lease), verb=group.verb, error=str(verdict))
         elif not verdict.ok:
             self._counters.refused += 1
-            _log.warning("verdict_refused", **_names(lease), verb=group.verb, refusal=verdict.code, detail=verdict.detail)
+            _log.warning(
+                "verdict_refused", **_names(lease), verb=group.verb, refusal=verdict.code, detail=verdict.detail
+            )
         else:
             self._counters.count(group.verb, verdict.code, getattr(item, "kind", ""))
             if verdict.code == "dead":
