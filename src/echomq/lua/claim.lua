@@ -11,7 +11,7 @@
 -- events: claimed; stalled; dead; cancelled; promoted; dropped; torn
 -- cost: O(log n) a job claimed, reaped or promoted
 -- bound: count, max_bytes and bound
--- moves: pending -> active; active -> pending; active -> dead; schedule -> pending
+-- moves: pending -> active; active -> pending; active -> dead; active -> done; active -> nothing; schedule -> pending; schedule -> done; schedule -> nothing
 local count = whole(ARGV[3], 1, 10000)
 local lease = whole(ARGV[4], 1, 604800000)
 local cap = whole(ARGV[5], 1, 60000)

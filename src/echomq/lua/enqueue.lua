@@ -68,19 +68,26 @@ local function admit(at, fields)
   return 'admitted'
 end
 
-local verdicts = {}
-local at = 3
+-- A malformed call is refused whole, before its first item is admitted.
+local items, at = {}, 3
 while at <= #ARGV do
   local fields = whole(ARGV[at + 6], 0, 64)
-  if not fields or at + 6 + 2 * fields > #ARGV then return redis.error_reply('EMQKIND malformed call: item ' .. #verdicts + 1) end
-  local fine, verdict = pcall(admit, at, fields)
+  if not fields or at + 6 + 2 * fields > #ARGV or #items == 2 * MOST_ITEMS then --!guard malformed
+    return redis.error_reply('EMQKIND malformed call: item ' .. #items / 2 + 1)
+  end
+  items[#items + 1] = at
+  items[#items + 1] = fields
+  at = at + 7 + 2 * fields
+end
+local verdicts = {}
+for i = 1, #items, 2 do
+  local fine, verdict = pcall(admit, items[i], items[i + 1])
   if not fine then
     tally('torn')
     if type(verdict) == 'table' then verdict = verdict.err end
     verdict = 'EMQTORN ' .. tostring(verdict)
   end
   verdicts[#verdicts + 1] = verdict
-  at = at + 7 + 2 * fields
 end
 bell()
 flush_tally()

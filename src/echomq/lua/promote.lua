@@ -11,7 +11,7 @@
 -- events: promoted; cancelled; dropped; torn
 -- cost: O(log n) an entry
 -- bound: bound
--- moves: schedule -> pending
+-- moves: schedule -> pending; schedule -> done; schedule -> nothing
 local bound = whole(ARGV[3], 1, 10000)
 if not bound then return redis.error_reply('EMQKIND bound ' .. ARGV[3]) end --!guard bound
 local handled = promote(bound)

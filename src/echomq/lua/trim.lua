@@ -31,8 +31,9 @@ for _, id in ipairs(call('ZRANGE', SETS.done, '-inf', NOW, 'BYSCORE', 'LIMIT', 0
 end
 -- The oldest dead go when they are too old, or too many; but nothing younger than `dead_keep` goes for number alone.
 local over = call('ZCARD', SETS.dead) - dead_max
-local oldest = call('ZRANGE', SETS.dead, 0, math.max(0, bound - dropped) - 1, 'WITHSCORES') --!bound trim-dead
-for i = 1, dropped < bound and #oldest or 0, 2 do
+local room = bound - dropped
+local oldest = room > 0 and call('ZRANGE', SETS.dead, 0, room - 1, 'WITHSCORES') or {} --!bound trim-dead
+for i = 1, #oldest, 2 do
   local id, age = oldest[i], NOW - tonumber(oldest[i + 1])
   if age < dead_age and (over <= 0 or age < dead_keep) then break end --!guard trim-young
   over = over - 1

@@ -1,7 +1,13 @@
 -- purpose: rule 1. The items of a call are settled one after another, each under pcall: one that fails leaves the others alone.
--- defines: each
--- `settle(at)` gets the index of the item's first argument and answers its verdict.
+-- defines: each, MOST_ITEMS
+-- `settle(at)` gets the index of the item's first argument and answers its verdict. A call that is no whole number of
+-- items, or has too many, is refused whole before the first of them.
+local MOST_ITEMS = 256
 local function each(first, stride, settle)
+  local items = (#ARGV - first + 1) / stride
+  if items % 1 ~= 0 or items > MOST_ITEMS then --!guard arity
+    error({ err = 'EMQKIND malformed call: ' .. #ARGV - first + 1 .. ' arguments are not 1 to ' .. MOST_ITEMS .. ' items of ' .. stride })
+  end
   local verdicts = {}
   local n = 0
   for at = first, #ARGV, stride do
