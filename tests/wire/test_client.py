@@ -46,9 +46,7 @@ async def test_replies_go_to_their_callers(server_url: str) -> None:
         assert got == {number: str(number).encode() for number in range(50)}
 
 
-async def test_noscript_in_a_pipeline_harms_no_other_reply(
-    own_server: Server, keys: QueueKeys
-) -> None:
+async def test_noscript_in_a_pipeline_harms_no_other_reply(own_server: Server, keys: QueueKeys) -> None:
     """After SCRIPT FLUSH the script is loaded once and all callers get their answers."""
     async with open_wire(own_server.url) as client:
         await client.run(t.counts(keys, t.Call(client.tag)))

@@ -68,9 +68,7 @@ async def test_claim_whose_reply_is_lost_answers_the_same_jobs(
         await client.group(keys, "enqueue").many(NewJob() for _ in range(10))
 
         async def claim() -> Any:
-            return await client.remembered(
-                keys, lambda call: t.claim(keys, call, count=3, lease_ms=30_000)
-            )
+            return await client.remembered(keys, lambda call: t.claim(keys, call, count=3, lease_ms=30_000))
 
         first = await claim()
         proxy.dropping_replies = True
@@ -145,9 +143,7 @@ async def test_outage_gives_callers_up_with_word_whether_it_ran(
         assert redis_client.zcard(keys.pending) == 2
 
 
-async def test_cancelled_caller_takes_an_unsent_command_out(
-    proxy: FaultProxy, keys: QueueKeys
-) -> None:
+async def test_cancelled_caller_takes_an_unsent_command_out(proxy: FaultProxy, keys: QueueKeys) -> None:
     """A command whose caller left while the server was away is not sent when it is back."""
     async with open_wire(proxy.url) as client:
         proxy.refusing = True
@@ -160,9 +156,7 @@ async def test_cancelled_caller_takes_an_unsent_command_out(
         assert await client.command("LLEN", keys.log("x")) == 0
 
 
-async def test_cancelled_caller_of_a_sent_command_harms_nobody(
-    proxy: FaultProxy, keys: QueueKeys
-) -> None:
+async def test_cancelled_caller_of_a_sent_command_harms_nobody(proxy: FaultProxy, keys: QueueKeys) -> None:
     """A sent command runs, its reply is thrown away, and the others' replies stay in order."""
     proxy.delay = 0.1
     async with open_wire(proxy.url) as client:
@@ -222,9 +216,7 @@ async def test_bytes_in_flight_are_bounded(proxy: FaultProxy) -> None:
         assert got == [block] * 40
 
 
-async def test_server_that_comes_back_empty_gets_its_scripts_again(
-    own_server: Server, keys: QueueKeys
-) -> None:
+async def test_server_that_comes_back_empty_gets_its_scripts_again(own_server: Server, keys: QueueKeys) -> None:
     """After a restart the scripts are loaded anew and work goes on."""
     async with open_wire(own_server.url) as client:
         enqueue = client.group(keys, "enqueue")
@@ -271,6 +263,7 @@ async def test_read_only_server_is_left_for_another(keys: QueueKeys) -> None:
 
 def _scripted_server(refusals: list[str]) -> Any:
     """A server that refuses as many commands as the list has words: states no real one is in at will."""
+
     async def serve(stream: ByteStream) -> None:
         reader = hiredis.Reader()
         async with stream:
@@ -348,4 +341,3 @@ async def test_readiness_hears_of_both(proxy: FaultProxy) -> None:
         proxy.cut()
         await until(lambda: "up" in heard)
         assert heard == ["down", "up"]
-

@@ -28,9 +28,7 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[int, int]] = []
 
-    def __call__(
-        self, keys: QueueKeys, call: Call, items: Sequence[NewJob]
-    ) -> Transition[list[Verdict]]:
+    def __call__(self, keys: QueueKeys, call: Call, items: Sequence[NewJob]) -> Transition[list[Verdict]]:
         """Make the call."""
         self.calls.append((call.number, len(items)))
         return t.enqueue(keys, call, items)
@@ -272,9 +270,7 @@ async def test_cancelled_remembered_call_lets_the_next_go(server_url: str, keys:
     async with open_wire(server_url) as client:
 
         async def claim() -> Any:
-            return await client.remembered(
-                keys, lambda call: t.claim(keys, call, count=1, lease_ms=1000)
-            )
+            return await client.remembered(keys, lambda call: t.claim(keys, call, count=1, lease_ms=1000))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(10):

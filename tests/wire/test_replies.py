@@ -35,9 +35,7 @@ from echomq.wire.replies import Action, error_for, rule_for
         ("EMQSTALE call 1 is older", errors.ServerError, Action.RAISE),
     ],
 )
-def test_error_maps_to_its_class_and_action(
-    text: str, error: type[Exception], action: Action
-) -> None:
+def test_error_maps_to_its_class_and_action(text: str, error: type[Exception], action: Action) -> None:
     """Each word of the table has its exception, and what the wire does first."""
     assert type(error_for(text)) is error
     assert rule_for(text).action is action

@@ -58,18 +58,24 @@ class Reconnected:
 class _Subscribe(CallerCall):
     """SUBSCRIBE with its PING. Harmless to repeat."""
 
-    __slots__ = ("_channels",)
+    __slots__ = ("_channel", "_subscription")
 
     label = "SUBSCRIBE"
     trailing = 1
 
-    def __init__(self, channels: tuple[str, ...]) -> None:
+    def __init__(self, subscription: Subscription, channel: str) -> None:
         super().__init__()
-        self._channels = channels
+        self._subscription = subscription
+        self._channel = channel
 
     def encode(self) -> bytes | None:
         """Pack both."""
-        return pack(("SUBSCRIBE", *self._channels)) + _PING
+        return pack(("SUBSCRIBE", self._channel)) + _PING
+
+    def answered(self, reply: Any) -> None:
+        """The channel is subscribed; from here on reconnects subscribe it again."""
+        self._subscription.confirmed(self._channel)
+        super().answered(reply)
 
     def lost(self) -> bool:
         """Again: its caller waits for the confirmation."""
@@ -108,8 +114,8 @@ class _Resubscribe(WireCall):
         self._subscription = subscription
 
     def encode(self) -> bytes | None:
-        """Pack what is wanted at this moment."""
-        channels = self._subscription.channels
+        """Pack what was confirmed; an unconfirmed channel has a call of its own, and may be refused alone."""
+        channels = self._subscription.confirmed_channels
         return pack(("SUBSCRIBE", *channels)) + _PING if channels else None
 
     def answered(self, reply: Any) -> None:
@@ -130,14 +136,19 @@ class Subscription:
         self._channels: dict[str, int] = {}
         self._buffer: deque[Message | Reconnected] = deque()
         self._arrived = anyio.Event()
+        self._confirmed: set[str] = set()
         self._error: MakeError | None = None
-        self._was_connected = False
         self._closed = False
 
     @property
     def channels(self) -> tuple[str, ...]:
         """The channels asked for."""
         return tuple(self._channels)
+
+    @property
+    def confirmed_channels(self) -> tuple[str, ...]:
+        """Those of them that the server has confirmed on some connection."""
+        return tuple(sorted(self._confirmed))
 
     async def add(self, channel: str) -> None:
         """Listen to a channel too; when this returns, the server has confirmed it.
@@ -150,7 +161,7 @@ class Subscription:
 
         Cancellation: the channel is removed again.
         """
-        call = _Subscribe((channel,))
+        call = _Subscribe(self, channel)
         self._channels[channel] = self._channels.get(channel, 0) + 1
         self._link.submit(call)
         try:
@@ -198,7 +209,7 @@ class Subscription:
 
     def opening(self) -> list[WireCall]:
         """Answer what a new connection begins with."""
-        return [_Resubscribe(self)] if self._channels else []
+        return [_Resubscribe(self)] if self._confirmed else []
 
     def push(self, message: list[Any]) -> None:
         """Take a push message; confirmations are known by their pong."""
@@ -210,9 +221,13 @@ class Subscription:
         if refused is not None:
             self._error = refused
             self._arrived.set()
-        elif self._was_connected:
+        else:
             self._put(Reconnected(self._link.last_loss))
-        self._was_connected = True
+
+    def confirmed(self, channel: str) -> None:
+        """The server listens to a channel for us, unless it was given up in the meantime."""
+        if channel in self._channels:
+            self._confirmed.add(channel)
 
     def close(self) -> None:
         """End the iteration."""
@@ -239,4 +254,5 @@ class Subscription:
             self._channels[channel] = count
         elif count == 0:
             del self._channels[channel]
+            self._confirmed.discard(channel)
             self._link.submit(_Unsubscribe(pack(("UNSUBSCRIBE", channel)) + _PING))
