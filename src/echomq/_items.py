@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from echomq.errors import InvalidJobError, JobStateError
-from echomq.protocol.ids import check_id, mint
+from echomq.protocol.ids import check_id
 from echomq.protocol.refusals import DUPLICATE
 from echomq.protocol.states import State
 
 if TYPE_CHECKING:
     from echomq.errors import EchoMQError
-    from echomq.protocol.newjob import NewJob
     from echomq.protocol.refusals import Verdict
 
 MINTS: Final = 5
@@ -26,11 +23,6 @@ MAX_PAGE: Final = 256
 CANCEL_STATES: Final = "pending, schedule or active"
 """Where a job can be cancelled."""
 _BROWSABLE: Final = (State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD, State.DONE)
-
-
-def with_new_id(job: NewJob) -> NewJob:
-    """Make the same job under another id."""
-    return attrs.evolve(job, id=mint())
 
 
 def taken(id: str) -> InvalidJobError:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypedDict, Unpack, final
 import attrs
 
 from echomq.protocol.newjob import NewJob
+from echomq.protocol.stamps import JobStamp, StampedJob
 from echomq.protocol.times import to_ms, unix_ms
 
 
@@ -41,6 +42,8 @@ class EnqueueOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
 
 
+_MAX_STAMPS: Final = 1024
+"""Task names remembered for one set of options: whoever makes names up must not fill memory."""
 _ROW_NAMES: Final = {
     "delay": ("delay_ms", to_ms),
     "at": ("at_ms", unix_ms),
@@ -62,6 +65,7 @@ class JobOptions:
 
     fields: Mapping[str, Any] = attrs.field(factory=dict)
     """The `NewJob` fields that are set."""
+    _stamps: dict[str, JobStamp] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     @classmethod
     def of(cls, given: EnqueueOptions) -> JobOptions:
@@ -88,22 +92,34 @@ class JobOptions:
         elif given.get("at") is not None and given.get("delay") is None:
             fields.pop("delay_ms", None)
         options = JobOptions(fields)
-        options.new_job("", b"")
+        options.stamp("")
         return options
 
-    def new_job(self, task: str, payload: bytes) -> NewJob:
+    def stamp(self, task: str) -> JobStamp:
+        """Answer what makes jobs of a task with these options.
+
+        Raises:
+            InvalidJobError: A value is out of range.
+            TypeError: A value is of another type.
+        """
+        stamp = self._stamps.get(task)
+        if stamp is None:
+            fields = self.fields
+            if fields.get("result_ttl_ms") == 0:
+                fields = {name: value for name, value in fields.items() if name != "result_ttl_ms"}
+            if len(self._stamps) >= _MAX_STAMPS:
+                self._stamps.clear()
+            stamp = self._stamps[task] = JobStamp(NewJob(task=task, **fields))
+        return stamp
+
+    def new_job(self, task: str, payload: bytes) -> StampedJob:
         """Make a job with a fresh id.
 
         Raises:
             InvalidJobError: A value is out of range, or the payload too large.
             TypeError: A value is of another type.
         """
-        fields = self.fields
-        if not fields:
-            return NewJob(task=task, payload=payload)
-        if fields.get("result_ttl_ms") == 0:
-            fields = {name: value for name, value in fields.items() if name != "result_ttl_ms"}
-        return NewJob(task=task, payload=payload, **fields)
+        return self.stamp(task).make(payload)
 
 
 def options_of(**given: Unpack[EnqueueOptions]) -> JobOptions:

@@ -39,7 +39,7 @@ def _seconds(instance: object, attribute: attrs.Attribute[float], value: float) 
 
 
 def _at_least_one(instance: object, attribute: attrs.Attribute[float], value: float) -> None:  # noqa: ARG001
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= 1:
+    if type(value) not in {int, float} or not value >= 1:
         raise ValueError(f"{attribute.name} is a number of at least 1, not {value!r}")
 
 

@@ -20,14 +20,13 @@ from echomq._items import (
     redrive_error,
     remove_error,
     taken,
-    with_new_id,
 )
 from echomq._options import EnqueueOptions, JobOptions
 from echomq.errors import EchoMQError, InvalidJobError, UnavailableError
 from echomq.protocol.ids import check_id
 from echomq.protocol.keys import QueueKeys, check_task_name
-from echomq.protocol.newjob import NewJob
 from echomq.protocol.refusals import COLLISION, DUPLICATE, Verdict
+from echomq.protocol.stamps import StampedJob
 from echomq.protocol.times import to_seconds
 from echomq.results import JobHandle
 from echomq.transitions import (
@@ -73,7 +72,10 @@ class Queue:
         """The names of its keys."""
         self.channels = channels
         """Where results are told."""
-        self._wire = wire
+        self.wire = wire
+        """What runs its transitions."""
+        self.codec = codec
+        """What decodes results that have no declared type."""
         self._call = Call(wire.tag)
         self._decode: Callable[[bytes], Any] = codec.decode
         self._enqueue = wire.group(keys, "enqueue")
@@ -123,13 +125,13 @@ class Queue:
         job = JobOptions.of(options).new_job(task, payload)
         return await self.send(job, self._decode)
 
-    async def send(self, job: NewJob, read: Callable[[bytes], T]) -> JobHandle[T]:
+    async def send(self, job: StampedJob, read: Callable[[bytes], T]) -> JobHandle[T]:
         """Enqueue a job that is made already; see `enqueue`."""
         for _ in range(MINTS):
             verdict = await self._enqueue(job)
             if verdict.code != COLLISION:
                 break
-            job = with_new_id(job)
+            job = job.again()
         handle = self._handle(job.id, verdict, read)
         if isinstance(handle, EchoMQError):
             raise handle
@@ -200,7 +202,7 @@ class Queue:
                 answers[at] = JobHandle(job.id, self.keys.queue, True, self, read)
             elif outcome.code == COLLISION:
                 try:
-                    answers[at] = await self.send(with_new_id(job), read)
+                    answers[at] = await self.send(job.again(), read)
                 except EchoMQError as error:
                     answers[at] = error
             else:
@@ -240,7 +242,7 @@ class Queue:
         Delivery: may be repeated. The worker hears at once, or with its next heartbeat at the latest.
         """
         check_id(id)
-        verdict = await self._wire.group(self.keys, "cancel")(CancelRequest(id, check_reason(reason)))
+        verdict = await self.wire.group(self.keys, "cancel")(CancelRequest(id, check_reason(reason)))
         error = verdict.error(id=id, queue=self.name, expected=CANCEL_STATES)
         if error is not None:
             raise error
@@ -280,7 +282,7 @@ class Queue:
         self, verb: str, ids: Iterable[str], error_of: Callable[[Verdict, str, str], EchoMQError | None]
     ) -> list[EchoMQError | None]:
         checked = check_ids(ids)
-        outcomes = await self._wire.group(self.keys, verb).many(checked)
+        outcomes = await self.wire.group(self.keys, verb).many(checked)
         return [
             error_of(outcome, id, self.name) if isinstance(outcome, Verdict) else outcome
             for id, outcome in zip(checked, outcomes, strict=True)
@@ -295,7 +297,7 @@ class Queue:
 
         Cancellation: a checkpoint.
         """
-        return await self._wire.run(read_job(self.keys, self._call, check_id(id), with_log=log))
+        return await self.wire.run(read_job(self.keys, self._call, check_id(id), with_log=log))
 
     # --- the queue --------------------------------------------------------------------------
 
@@ -305,7 +307,7 @@ class Queue:
         Server effect: `meta.paused` is set; workers that claim get nothing. Dead workers' jobs are still recovered.
         Cancellation: a checkpoint; if cancelled after it was sent, the queue may be paused.
         """
-        return await self._wire.remembered(self.keys, lambda call: pause(self.keys, call), verb="pause")
+        return await self.wire.remembered(self.keys, lambda call: pause(self.keys, call), verb="pause")
 
     async def resume(self) -> bool:
         """Let jobs be claimed again. Answers whether this call did it.
@@ -313,7 +315,7 @@ class Queue:
         Server effect: `meta.paused` is removed, and parked workers are woken.
         Cancellation: a checkpoint; if cancelled after it was sent, the queue may be resumed.
         """
-        return await self._wire.remembered(self.keys, lambda call: resume(self.keys, call), verb="resume")
+        return await self.wire.remembered(self.keys, lambda call: resume(self.keys, call), verb="resume")
 
     async def configure(self, *, events: EventLevel) -> bool:
         """Choose which events the queue keeps in its stream: `none`, `failures` (the default) or `all`.
@@ -322,7 +324,7 @@ class Queue:
         """
         if events not in {"none", "failures", "all"}:
             raise ValueError(f"events is none, failures or all, not {events!r}")
-        return await self._wire.remembered(
+        return await self.wire.remembered(
             self.keys, lambda call: configure(self.keys, call, events=events), verb="configure"
         )
 
@@ -331,7 +333,7 @@ class Queue:
 
         Cancellation: a checkpoint.
         """
-        return await self._wire.run(counts(self.keys, self._call))
+        return await self.wire.run(counts(self.keys, self._call))
 
     async def browse(self, state: str, *, offset: int = 0, count: int = 50, reverse: bool = False) -> Page:
         """Read a page of a state's jobs, in the order of their turn.
@@ -349,7 +351,7 @@ class Queue:
         Delivery: jobs that come or go between two pages shift the next: it may repeat or miss some.
         """
         check_page(state, offset, count)
-        return await self._wire.run(
+        return await self.wire.run(
             browse(self.keys, self._call, state=state, offset=offset, count=count, reverse=reverse)
         )
 
@@ -358,7 +360,7 @@ class Queue:
 
         Cancellation: a checkpoint.
         """
-        oldest = await self._wire.run(age(self.keys, self._call))
+        oldest = await self.wire.run(age(self.keys, self._call))
         return None if oldest is None else (oldest[0], to_seconds(oldest[1]))
 
 
@@ -371,11 +373,11 @@ class _Round:
     def __init__(self, source: Iterator[Content], answers: list[Any]) -> None:
         self._source = source
         self._answers = answers
-        self.jobs: list[NewJob] = []
+        self.jobs: list[StampedJob] = []
         self.reads: list[Any] = []
         self.places: list[int] = []
 
-    def __iter__(self) -> Iterator[NewJob]:
+    def __iter__(self) -> Iterator[StampedJob]:
         answers, jobs, reads, places = self._answers, self.jobs, self.reads, self.places
         room = BYTES_AT_ONCE
         while room > 0 and len(jobs) < AT_ONCE:

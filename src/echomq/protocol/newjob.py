@@ -132,6 +132,20 @@ class NewJob:
             fields += ("headers", _encode_headers(self.headers))
         return tuple(fields)
 
+    def arguments(self) -> tuple[FieldValue, ...]:
+        """Spell its arguments in a call of `enqueue`: id, where it goes, then the number of row fields and these."""
+        fields = self.fields()
+        return (
+            self.id,
+            self.priority,
+            self.delay_ms or 0,
+            self.at_ms or 0,
+            self.dedup or "",
+            self.dedup_window_ms or 0,
+            len(fields) // 2,
+            *fields,
+        )
+
     @property
     def size(self) -> int:
         """About how many bytes the job takes in a call, for cutting calls; never less than its payload."""

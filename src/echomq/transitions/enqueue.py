@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
     from echomq.protocol.records import NewJob
     from echomq.protocol.refusals import Verdict
+    from echomq.protocol.stamps import StampedJob
 
 
-def enqueue(keys: QueueKeys, call: Call, items: Sequence[NewJob], /) -> Transition[list[Verdict]]:
+def enqueue(keys: QueueKeys, call: Call, items: Sequence[NewJob | StampedJob], /) -> Transition[list[Verdict]]:
     """Admit jobs: check, reserve the dedup key, write the row, place it in `pending` or `schedule`.
 
     Verdicts: `admitted` (now, or by an earlier sending of this call), `duplicate ID` (that job holds the dedup key),
@@ -22,15 +23,5 @@ def enqueue(keys: QueueKeys, call: Call, items: Sequence[NewJob], /) -> Transiti
     """
     arguments: list[bytes | str | int] = []
     for job in items:
-        fields = job.fields()
-        arguments += (
-            job.id,
-            job.priority,
-            job.delay_ms or 0,
-            job.at_ms or 0,
-            job.dedup or "",
-            job.dedup_window_ms or 0,
-            len(fields) // 2,
-        )
-        arguments += fields
+        arguments += job.arguments()
     return multi("enqueue", keys, call, arguments)
