@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from echomq.conformance import model_verbs
-from echomq.conformance.driver import CallRefusedError, Driver
+from echomq.conformance.driver import CallRefusedError
 from echomq.conformance.expectations import ContradictionError, compare, no_change
 from echomq.conformance.items import FORGERIES, NOTES, SETTLING, Pick, forge, make_item, new_job
 from echomq.conformance.keyspace import Playground

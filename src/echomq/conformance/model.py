@@ -178,7 +178,7 @@ class Queue:
         gone = [job for id in order if (job := self.jobs[id]).state is State.DONE and job.expired][:bound]
         dead = [self.jobs[id] for id in order if self.jobs[id].state is State.DEAD]
         over = dead[: max(0, min(len(dead) - dead_max, bound - len(gone)))]
-        for job in over:
+        for _ in over:
             self.tally("trimmed")
         for job in [*gone, *over]:
             self.forget(job, "trim")

@@ -1,0 +1,170 @@
+"""What a scenario works with: a fresh queue, clients, time that comes when it is told to, and expectations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, final
+
+import redis
+
+from echomq.conformance.driver import CallRefusedError, Driver
+from echomq.conformance.expectations import no_change
+from echomq.conformance.items import make_item
+from echomq.conformance.keyspace import Playground
+from echomq.conformance.snapshot import Snapshot
+from echomq.protocol.keys import QueueKeys
+from echomq.protocol.records import Claimed, NewJob
+from echomq.protocol.refusals import Verdict
+from echomq.transitions import Script
+
+
+class UnexpectedError(AssertionError):
+    """An answer was another than the protocol says."""
+
+    def __init__(self, what: str, expected: object, seen: object) -> None:
+        super().__init__(f"{what}: expected {expected!r}, seen {seen!r}")
+        self.what, self.expected, self.seen = what, expected, seen
+
+
+def spell(verdict: Verdict) -> str:
+    """Spell a verdict as the script answered it."""
+    return f"{verdict.code} {verdict.detail}".strip()
+
+
+@final
+class Bench:
+    """One scenario's queue. `producer`, `worker` and `other` are clients with tags of their own."""
+
+    def __init__(
+        self, server: redis.Redis, *, prefix: str = "emq-proof", scripts: Mapping[str, Script] | None = None
+    ) -> None:
+        self.server = server
+        self.ground = Playground(server, prefix=prefix, scripts=scripts)
+        self.keys: QueueKeys = self.ground.keys
+        self.drivers: list[Driver] = []
+        self.producer, self.worker, self.other = self.client(), self.client(), self.client()
+        self.torn = False
+        """Set by a scenario that breaks the queue on purpose: then its end is not held against the invariants."""
+
+    def client(self, *, numbered: bool = True, tag: str = "") -> Driver:
+        """Make one more client."""
+        self.drivers.append(self.ground.client(numbered=numbered, tag=tag))
+        return self.drivers[-1]
+
+    @property
+    def verbs(self) -> set[str]:
+        """Which verbs have been run."""
+        return {verb for driver in self.drivers for verb, sent in driver.sent.items() if sent}
+
+    # --- doing -------------------------------------------------------------------------------
+
+    def add(self, **options: Any) -> str:
+        """Enqueue a job and answer its id."""
+        job = NewJob(**options)
+        self.expect("enqueue", spell(self.producer.item("enqueue", job)), "admitted")
+        return job.id
+
+    def enqueue(self, **options: Any) -> str:
+        """Enqueue a job and answer the verdict."""
+        return spell(self.producer.item("enqueue", NewJob(**options)))
+
+    def take(self, driver: Driver | None = None, **options: Any) -> Claimed:
+        """Claim one job, which must be there."""
+        jobs = (driver or self.worker).claim(1, **options).jobs
+        self.expect("jobs claimed", len(jobs), 1)
+        return jobs[0]
+
+    def settle(self, verb: str, claimed: Claimed, pick: int = 0, *, driver: Driver | None = None) -> str:
+        """Run a fenced verb on behalf of a claim, and spell the verdict; `pick` varies the item (`items.make_item`)."""
+        item = make_item(verb, claimed.id, claimed.token, claimed.nonce, pick)
+        return spell((driver or self.worker).item(verb, item))
+
+    def on(self, verb: str, *items: Any, driver: Driver | None = None) -> list[str]:
+        """Run a verb on items, and spell the verdicts."""
+        return [spell(verdict) for verdict in (driver or self.producer).items(verb, *items)]
+
+    def bury(self, id: str) -> None:
+        """Have a pending job, the next in turn, fail for good."""
+        claimed = self.take()
+        self.expect("the job in turn", claimed.id, id)
+        self.expect("fail", self.settle("fail", claimed, 0), "dead")
+
+    # --- time --------------------------------------------------------------------------------
+
+    def clock(self) -> int:
+        """Read the server's clock, ms."""
+        seconds, micros = self.server.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def rescore(self, state: str, id: str, score: float) -> None:
+        """Move a score: how a proof makes time pass."""
+        self.expect(
+            f"members moved in {state}", self.server.zadd(getattr(self.keys, state), {id: score}, xx=True, ch=True), 1
+        )
+
+    def expire(self, id: str) -> None:
+        """End a job's lease, without telling anybody."""
+        self.rescore("active", id, 1000)
+
+    def due(self, id: str) -> None:
+        """Let a scheduled job's time come."""
+        self.rescore("schedule", id, 1000)
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def look(self) -> Snapshot:
+        """Look at all keys of the queue."""
+        return self.ground.look()
+
+    def row(self, id: str) -> dict[str, str]:
+        """Answer a job's row; empty when there is none."""
+        return self.look().row(id)
+
+    def state(self, id: str) -> str:
+        """Answer a job's state; "" when there is no row."""
+        return self.row(id).get("state", "")
+
+    def count(self, name: str) -> int:
+        """Answer one of the queue's counters."""
+        return int(self.look().hash("counts").get(name, "0"))
+
+    def tokens(self) -> int:
+        """Count the wake tokens."""
+        return len(self.look().items("wake"))
+
+    def score(self, state: str, id: str) -> float | None:
+        """Answer a job's score in a set."""
+        return self.look().zset(state).get(id)
+
+    # --- expecting ---------------------------------------------------------------------------
+
+    def expect(self, what: str, seen: object, expected: object) -> None:
+        """Hold an answer against what the protocol says.
+
+        Raises:
+            UnexpectedError: They differ.
+        """
+        if seen != expected:
+            raise UnexpectedError(what, expected, seen)
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Hold that the block changes nothing but the memory of calls."""
+        before = self.look()
+        yield
+        no_change(before, self.look())
+
+    def refuses(self, what: str, expected: str, run: Callable[..., object], *args: Any, **options: Any) -> None:
+        """Hold that a verdict, or the refusal of a whole call, begins with these words, and that nothing changed."""
+        with self.unchanged():
+            try:
+                seen = run(*args, **options)
+            except CallRefusedError as error:
+                seen = str(error)
+            if isinstance(seen, list) and len(seen) == 1:
+                seen = seen[0]
+            if isinstance(seen, bytes):
+                seen = seen.decode()
+            if not (isinstance(seen, str) and seen.startswith(expected)):
+                raise UnexpectedError(what, expected, seen)

@@ -1,0 +1,17 @@
+"""Named scenarios: each verb's stories, and each pitfall of the design that can be shown on one queue."""
+
+from __future__ import annotations
+
+from echomq.conformance.scenarios import (  # noqa: F401 - importing them registers them
+    calls,
+    claiming,
+    dedup,
+    fencing,
+    operating,
+    producing,
+    rounds,
+    settling,
+)
+from echomq.conformance.scenarios.registry import SCENARIOS, Outcome, Scenario, run, scenario
+
+__all__ = ["SCENARIOS", "Outcome", "Scenario", "run", "scenario"]

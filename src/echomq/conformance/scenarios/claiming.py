@@ -1,0 +1,188 @@
+"""Claim: order, bounds, leases, the keeper's timer, the bell."""
+
+from __future__ import annotations
+
+from echomq.conformance.bench import Bench
+from echomq.conformance.items import YEAR_MS
+from echomq.conformance.scenarios.registry import scenario
+from echomq.protocol.records import NewJob
+
+
+@scenario("claim leases for so long from the server's now, with a token and a nonce")
+def leases(b: Bench) -> None:
+    id = b.add(payload=b"x" * 100)
+    before = b.clock()
+    claimed = b.take(lease_ms=30_000)
+    after = b.clock()
+    b.expect("the lease", before + 30_000 <= (b.score("active", id) or 0) <= after + 30_000, True)
+    row = b.row(id)
+    b.expect("token, nonce", (claimed.token, claimed.nonce), (1, f"{b.worker.tag}.1"))
+    b.expect("row", (row["state"], row["attempts"], row["holder"]), ("active", "1", claimed.nonce))
+    b.expect("payload", claimed.record.payload, b"x" * 100)
+
+
+@scenario("claim takes at most as many as asked for; one worker may take a whole batch", 46)
+def count(b: Bench) -> None:
+    ids = [b.add() for _ in range(5)]
+    b.expect("two", [job.id for job in b.worker.claim(2).jobs], ids[:2])
+    b.expect("the rest", [job.id for job in b.other.claim(100).jobs], ids[2:])
+    b.expect("none", b.worker.claim(1).jobs, [])
+
+
+@scenario("a claim stops before max_bytes, but takes one job at least, and says there is more", 24)
+def max_bytes(b: Bench) -> None:
+    for _ in range(4):
+        b.add(payload=b"x" * 1000)
+    reply = b.worker.claim(10, max_bytes=2500)
+    b.expect("jobs within the bytes", len(reply.jobs), 2)
+    b.expect("ask again", reply.next_ms, 0)
+    b.expect("one at least", len(b.worker.claim(10, max_bytes=1).jobs), 1)
+
+
+@scenario("a claim out of range is refused whole", 27)
+def argv(b: Bench) -> None:
+    b.add()
+    for name, options in {
+        "count": {"count": 0}, "lease": {"lease_ms": 0}, "cap": {"cap_ms": 0}, "bytes": {"max_bytes": 0},
+        "bound": {"bound": 0}, "many": {"count": 10_001}, "week": {"lease_ms": 604_800_001}, "minute": {"cap_ms": 60_001},
+    }.items():  # fmt: skip
+        b.refuses(name, "EMQKIND claim", b.worker.claim, **options)
+
+
+@scenario("tokens increase over claims, and no pair of token and nonce comes twice", 7)
+def tokens(b: Bench) -> None:
+    b.add()
+    pairs = []
+    for driver in (b.worker, b.other, b.worker, b.other):
+        claimed = b.take(driver)
+        pairs.append((claimed.token, claimed.nonce))
+        b.settle("release", claimed, driver=driver)
+    b.expect("tokens", [token for token, _ in pairs], [1, 2, 3, 4])
+    b.expect("pairs", len(set(pairs)), 4)
+
+
+@scenario("a paused queue leases nothing, but recovers leases and promotes", 45)
+def paused(b: Bench) -> None:
+    id = b.add()
+    b.take()
+    later = b.add(delay_ms=YEAR_MS)
+    b.worker.plain("pause")
+    b.expire(id)
+    b.due(later)
+    reply = b.worker.claim(10)
+    b.expect("jobs", reply.jobs, [])
+    b.expect("states", (b.state(id), b.state(later)), ("pending", "pending"))
+    b.expect("not at once again", reply.next_ms > 0, True)
+    b.expect("resume", b.other.plain("resume"), True)
+    b.expect("tokens", b.tokens(), 2)
+    b.expect("claimed", len(b.worker.claim(10).jobs), 2)
+
+
+@scenario("a claim drops an id whose row is gone and counts it, never making a row", 39)
+def dropped(b: Bench) -> None:
+    id = b.add()
+    b.server.zadd(b.keys.pending, {"JOB00000000001": -1})
+    reply = b.worker.claim(2)
+    b.expect("claimed", [job.id for job in reply.jobs], [id])
+    b.expect("dropped", b.count("dropped"), 1)
+
+
+@scenario("a claim takes no job whose row says another state", 39)
+def torn(b: Bench) -> None:
+    id = b.add()
+    claimed = b.take()
+    b.server.zadd(b.keys.pending, {id: 0})
+    b.expect("claimed", b.other.claim(2).jobs, [])
+    b.expect("torn", b.count("torn"), 1)
+    b.expect("its holder", b.settle("complete", claimed), "ok")
+
+
+@scenario("ready work that a claim leaves behind rings for another worker", 12)
+def chain(b: Bench) -> None:
+    b.on("enqueue", *(NewJob() for _ in range(3)))
+    b.server.delete(b.keys.wake)
+    reply = b.worker.claim(1)
+    b.expect("ask again", reply.next_ms, 0)
+    b.expect("one token", b.tokens(), 1)
+
+
+@scenario("a claim that finds nothing ready deletes stale tokens", 12)
+def stale_tokens(b: Bench) -> None:
+    id = b.add()
+    b.add()
+    b.on("remove", id)
+    b.take()
+    b.expect("a token is left", b.tokens() > 0, True)
+    b.expect("nothing ready", b.worker.claim(1).jobs, [])
+    b.expect("tokens", b.tokens(), 0)
+
+
+@scenario("a claim that recovers more than it takes rings for the rest", 12)
+def recovered(b: Bench) -> None:
+    ids = [b.add() for _ in range(4)]
+    b.worker.claim(4)
+    for id in ids:
+        b.expire(id)
+    b.server.delete(b.keys.wake)
+    b.expect("claimed", len(b.other.claim(1).jobs), 1)
+    b.expect("tokens", b.tokens(), 3)
+
+
+@scenario("one worker keeps the timer: it gets the true next, the others the cap", 13)
+def keeper(b: Bench) -> None:
+    now = b.clock()
+    b.add(delay_ms=400)
+    first, second = b.worker.claim(1), b.other.claim(1)
+    b.expect("the keeper", 1 <= first.next_ms <= 400, True)
+    b.expect("another", second.next_ms, 1000)
+    b.expect("kept by", b.look().hash("meta")["keeper"], b.worker.tag)
+    again = b.worker.claim(1)
+    b.expect("the keeper again", 1 <= again.next_ms <= first.next_ms, True)
+    until = int(b.look().hash("meta")["keeper_until"])
+    b.expect("until", now < until <= b.clock() + 450, True)
+
+
+@scenario("the keeping passes on when it has run out, and when it lies further ahead than it may", 13, 29)
+def keeper_passes(b: Bench) -> None:
+    b.add(delay_ms=500)
+    b.worker.claim(1)
+    for until in (1000, b.clock() + 3_600_000):
+        b.server.hset(b.keys.meta, mapping={"keeper": b.worker.tag, "keeper_until": until})
+        b.expect("another takes over", b.other.claim(1).next_ms < 1000, True)
+        b.expect("kept by", b.look().hash("meta")["keeper"], b.other.tag)
+
+
+@scenario("a claim that fills its caller gives the keeping up and rings once", 13)
+def keeper_full(b: Bench) -> None:
+    b.add(delay_ms=YEAR_MS)
+    b.worker.claim(1, cap_ms=1000)
+    b.expect("kept by", b.look().hash("meta").get("keeper"), b.worker.tag)
+    b.add()
+    b.server.delete(b.keys.wake)
+    b.expect("claimed", len(b.worker.claim(1).jobs), 1)
+    b.expect("kept by nobody", "keeper" in b.look().hash("meta"), False)
+    b.expect("tokens", b.tokens(), 1)
+
+
+@scenario("next is the soonest of the schedule's head and the first lease to end, capped, at least 1 ms", 13)
+def next_ms(b: Bench) -> None:
+    b.expect("nothing at all", b.worker.claim(1, cap_ms=700).next_ms, 700)
+    later = b.add(delay_ms=YEAR_MS)
+    b.expect("far ahead", b.worker.claim(1, cap_ms=700).next_ms, 700)
+    b.rescore("schedule", later, b.clock() + 300)
+    b.expect("the schedule's head", b.worker.claim(1).next_ms <= 300, True)
+    b.add()
+    claimed = b.take(lease_ms=200)
+    b.expect("a lease", b.worker.claim(1).next_ms <= 200, True)
+    b.settle("complete", claimed)
+
+
+@scenario("a claim whose rounds used up their bound says to ask again, not that nothing is there", 25)
+def bound(b: Bench) -> None:
+    ids = [b.add(delay_ms=YEAR_MS) for _ in range(3)]
+    for id in ids:
+        b.due(id)
+    reply = b.worker.claim(10, bound=2)
+    b.expect("promoted and claimed", [job.id for job in reply.jobs], ids[:2])
+    b.expect("ask again", reply.next_ms, 0)
+    b.expect("the third", [job.id for job in b.worker.claim(10, bound=2).jobs], ids[2:])

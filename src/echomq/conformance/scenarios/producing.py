@@ -1,0 +1,146 @@
+"""Enqueue: what is admitted, what is refused, and in which order it is served."""
+
+from __future__ import annotations
+
+from echomq.conformance.bench import Bench, UnexpectedError, spell
+from echomq.conformance.items import YEAR_MS
+from echomq.conformance.scenarios.registry import scenario
+from echomq.protocol.ids import encode
+from echomq.protocol.records import NewJob
+from echomq.transitions import ALL_VERBS, load
+
+
+def _plain() -> list[bytes | str | int]:
+    """Spell an item of enqueue: id, priority, delay_ms, at_ms, dedup, dedup_window_ms, fields."""
+    return [NewJob().id, 0, 0, 0, "", 0, 1, "payload", "x"]
+
+
+@scenario("enqueue writes the row and places it in pending, with one wake token a job")
+def admits(b: Bench) -> None:
+    jobs = [NewJob(payload=b"x", priority=n) for n in (0, 3, -2047)]
+    b.expect("verdicts", b.on("enqueue", *jobs), ["admitted"] * 3)
+    snap = b.look()
+    b.expect("pending", snap.zset("pending"), {jobs[1].id: -3.0, jobs[0].id: 0.0, jobs[2].id: 2047.0})
+    b.expect("tokens", b.tokens(), 3)
+    b.expect("meta", set(snap.hash("meta")), {"protocol"})
+    b.expect("by", snap.row(jobs[0].id)["by"], b.producer.tag)
+
+
+@scenario("enqueue with a delay or a moment ahead goes to the schedule, by the server's clock")
+def delays(b: Bench) -> None:
+    before = b.clock()
+    late, past, far = b.add(delay_ms=60_000), b.add(at_ms=1), b.add(at_ms=99_999_999_999_999)
+    after = b.clock()
+    due = b.score("schedule", late) or 0
+    b.expect("due is a delay from the server's now", before + 60_000 <= due <= after + 60_000, True)
+    b.expect("a moment past", b.state(past), "pending")
+    b.expect("a far moment, exact", b.score("schedule", far), 99_999_999_999_999.0)
+
+
+@scenario("the server refuses numbers that are none, out of range or not whole, before any write", 8, 27)
+def numbers(b: Bench) -> None:
+    b.add()
+    for at, name, bad in (
+        (1, "priority", "nan"), (1, "priority", "2048"), (1, "priority", "-2048"), (1, "priority", "1.5"), (1, "priority", "x"),
+        (2, "delay_ms", "-1"), (2, "delay_ms", "inf"), (2, "delay_ms", "3162240000001"), (2, "delay_ms", ""),
+        (3, "at_ms", "-1"), (3, "at_ms", "100000000000001"), (3, "at_ms", "nan"),
+        (5, "dedup_window_ms", "-1"), (5, "dedup_window_ms", "0.5"), (5, "dedup_window_ms", "1e300"),
+    ):  # fmt: skip
+        item = _plain()
+        item[at] = bad
+        b.refuses(f"{name} {bad}", f"EMQKIND {name} {bad}", b.producer.bare, "enqueue", *item)
+
+
+@scenario("one bad item fails none of its neighbours", 8)
+def neighbours(b: Bench) -> None:
+    good = _plain()
+    bad = [NewJob().id, "nan", *good[2:]]
+    last = _plain()
+    seen = [text.decode() for text in b.producer.bare("enqueue", *good, *bad, *last)]
+    b.expect("verdicts", seen, ["admitted", "EMQKIND priority nan", "admitted"])
+    b.expect("rows", sorted(id for id, _ in b.look().rows()), sorted([str(good[0]), str(last[0])]))
+
+
+@scenario("a malformed call is refused whole, its good items too", 8)
+def malformed(b: Bench) -> None:
+    good = _plain()
+    for tail in (
+        [NewJob().id, 0, 0, 0, "", 0, 2, "payload", "x"],
+        [NewJob().id, 0],
+        [NewJob().id, 0, 0, 0, "", 0, "many"],
+    ):
+        b.refuses(f"tail of {len(tail)}", "EMQKIND malformed", b.producer.bare, "enqueue", *good, *tail)
+    b.refuses("257 items", "EMQKIND malformed", b.producer.items, "enqueue", *(NewJob() for _ in range(257)))
+    b.expect("256 items", len(b.on("enqueue", *(NewJob() for _ in range(256)))), 256)
+    for verb in ("complete", "extend", "fail", "release", "snooze", "end", "progress", "checkpoint", "log"):
+        b.refuses(verb, "EMQKIND malformed", b.worker.bare, verb, "id", 1)
+    for verb in ("remove", "redrive"):
+        b.refuses(verb, "EMQKIND malformed", b.worker.bare, verb, *["id"] * 257)
+
+
+@scenario("an id that another client holds collides; one's own is admitted, and nothing is written twice", 48)
+def collides(b: Bench) -> None:
+    job = NewJob(payload=b"mine")
+    b.expect("first", b.on("enqueue", job), ["admitted"])
+    theirs = NewJob(id=job.id, payload=b"theirs", delay_ms=YEAR_MS)
+    b.refuses("another's", "collision", b.on, "enqueue", theirs, driver=b.other)
+    with b.unchanged():
+        b.expect("one's own", b.on("enqueue", theirs), ["admitted"])
+
+
+@scenario("among equal priorities jobs are served in the order of their ids, retries with their old place", 28)
+def order(b: Bench) -> None:
+    first, second, high = b.add(), b.add(), b.add(priority=1)
+    b.expect("highest priority first", b.take().id, high)
+    claimed = b.take()
+    b.expect("then the older id", claimed.id, first)
+    b.expect("released", b.settle("release", claimed), "ok")
+    b.expect("its old place", [b.take().id, b.take().id], [first, second])
+
+
+@scenario("ids order as their numbers do, as bytes")
+def id_order(b: Bench) -> None:
+    values = [0, 61, 62, 3844, 209715201620567, 274557032793636864, 2**63 - 1]
+    ids = [f"JOB{encode(value)}" for value in values]
+    for id in reversed(ids):
+        b.add(id=id)
+    b.expect("served", [job.id for job in b.worker.claim(10).jobs], ids)
+
+
+@scenario("a closing queue admits nothing until it is resumed", 35)
+def closing(b: Bench) -> None:
+    b.add()
+    b.server.hset(b.keys.meta, "closing", "1")
+    b.refuses("enqueue", "EMQSTATE closing", b.enqueue)
+    b.expect("resume", b.worker.plain("resume"), True)
+    b.expect("enqueue", b.enqueue(), "admitted")
+
+
+@scenario("only what adds work or data is refused by a full server: enqueue, checkpoint, log; reads write nothing", 10)
+def flags(b: Bench) -> None:
+    reads = {"age", "browse", "counts", "read_job"}
+    adding = {"enqueue", "checkpoint", "log"}
+    for verb in ALL_VERBS:
+        script = b.producer.scripts.get(verb) or load(verb)
+        expected = "#!lua flags=no-writes" if verb in reads else "#!lua" if verb in adding else "#!lua flags=allow-oom"
+        b.expect(f"shebang of {verb}", script.source.partition("\n")[0], expected)
+
+
+@scenario("a queue of another major version is refused whole, by every verb, as EMQVERSION", 44)
+def version(b: Bench) -> None:
+    id = b.add()
+    b.server.hset(b.keys.meta, "protocol", "2.0")
+    for verb in ALL_VERBS:
+        b.refuses(verb, "EMQVERSION 2.0", b.worker.bare, verb, *[id] * 5)
+    b.server.hset(b.keys.meta, "protocol", "1.7")
+    b.expect("a newer minor", b.take().id, id)
+
+
+@scenario("a hundred jobs of one call stand in the order in which they were given")
+def batch(b: Bench) -> None:
+    jobs = [NewJob() for _ in range(100)]
+    verdicts = [spell(v) for v in b.producer.items("enqueue", *jobs)]
+    if set(verdicts) != {"admitted"}:
+        raise UnexpectedError("verdicts", "admitted", verdicts)
+    b.expect("order", list(b.look().zset("pending")), [job.id for job in jobs])
+    b.expect("tokens are bounded", b.tokens(), 64)
