@@ -120,7 +120,7 @@ def effective_timeout(handler: Handler, lease: Lease) -> float | None:
 
 
 async def execute(
-    lease: Lease, handlers: Mapping[str, Handler], codec: Codec, *, worker: str, threads: anyio.CapacityLimiter
+    lease: Lease, handlers: Mapping[str, Handler], codec: Codec, *, threads: anyio.CapacityLimiter
 ) -> Outcome:
     """Run the handler of a claimed job until it has ended.
 
@@ -144,10 +144,8 @@ async def execute(
     if handler.job_parameter is not None:
         kind = Job if handler.is_async else SyncJob
         args, kwargs = handler.inject(kind(lease.calls.queue, claimed.id, claimed.token, record, notes), args, kwargs)
-    structlog.contextvars.bind_contextvars(
-        queue=lease.calls.queue, job=claimed.id, task=name, attempt=claimed.token, worker=worker
-    )
-    lease.limit(timeout, anyio.current_time())
+    structlog.contextvars.bind_contextvars(queue=lease.calls.queue, job=claimed.id, task=name, attempt=claimed.token)
+    lease.limit(timeout)
     try:
         with lease.scope:
             if handler.is_async:

@@ -24,6 +24,7 @@ import structlog
 from echomq.errors import EchoMQError, ProtocolMismatchError
 from echomq.transitions import Call, ring
 from echomq.worker.calls import CAP
+from echomq.worker.signals import Signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +70,7 @@ class Intake:
         self._free = free
         self._begin = begin
         self._claimed = claimed
-        self._slot = anyio.Event()
+        self._slot = Signal()
         self._random = random.Random()
         self._errors = 0
         self.stopping = False
@@ -80,12 +81,12 @@ class Intake:
 
     def slot_freed(self) -> None:
         """A slot is free: claim for it."""
-        self._slot.set()
+        self._slot.send()
 
     def stop(self) -> None:
         """Claim no more. A claim on its way is read, and what it took is given back."""
         self.stopping = True
-        self._slot.set()
+        self._slot.send()
         self._awake.set()
         if self._park_scope is not None:
             self._park_scope.cancel()
@@ -96,9 +97,7 @@ class Intake:
         async with wire.open_park() as park:
             while not self.stopping:
                 if self._free() <= 0:
-                    self._slot = anyio.Event()
-                    if self._free() <= 0 and not self.stopping:
-                        await self._slot.wait()
+                    await self._slot.wait()
                     continue
                 wait = await self._round()
                 if wait > 0 and not self.stopping:

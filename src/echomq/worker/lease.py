@@ -17,6 +17,7 @@ If you change this
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, final
 
 import anyio
@@ -53,6 +54,7 @@ class Lease:
         self.running = True
         self.renewing = False
         self.started_at = 0.0
+        """When the handler began, on `time.monotonic`; for the log."""
         self.thread: int | None = None
         """The identifier of the thread the handler runs in, for the log; None for a coroutine function."""
         self.on_stop: Callable[[Lease], None] | None = None
@@ -62,16 +64,15 @@ class Lease:
         """What the lease is known by: the job's id and the claim's token."""
         return self.claimed.id, self.claimed.token
 
-    def limit(self, timeout: float | None, now: float) -> None:
+    def limit(self, timeout: float | None) -> None:
         """Start the handler's own clock.
 
         Args:
             timeout: How long the handler may run, seconds; None: as long as the lease is renewed.
-            now: The time, on anyio's clock.
         """
-        self.started_at = now
+        self.started_at = time.monotonic()
         if timeout is not None:
-            self.timeout_at = now + timeout
+            self.timeout_at = anyio.current_time() + timeout
             self.scope.deadline = min(self.deadline, self.timeout_at)
 
     def renewed(self, deadline: float) -> None:

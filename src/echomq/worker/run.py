@@ -34,6 +34,7 @@ from echomq.worker.preflight import check_server
 from echomq.worker.pump import run_pump
 from echomq.worker.reasons import Outcome, Reason, Stopped
 from echomq.worker.settle import Settler
+from echomq.worker.signals import Signal
 from echomq.worker.statistics import Counters, WorkerStatistics
 from echomq.worker.timers import Timers
 from echomq.worker.watchdog import Watchdog
@@ -96,7 +97,7 @@ class Worker:
         )
         self._stop = anyio.Event()
         self._hurry = anyio.Event()
-        self._drained = anyio.Event()
+        self._drained = Signal()
         self._claims_over = anyio.Event()
         self._failure: BaseException | None = None
         self._fresh = False
@@ -138,13 +139,16 @@ class Worker:
         what they held is given back, if the server can be reached within `cleanup`.
         """
         self._started = task_status
-        async with anyio.create_task_group() as outside:
-            outside.start_soon(self._watch_outside, name="echomq outside")
-            try:
-                with anyio.CancelScope(shield=True):
-                    await self._core()
-            finally:
-                outside.cancel_scope.cancel()
+        with structlog.contextvars.bound_contextvars(worker=self.options.name):
+            async with anyio.create_task_group() as outside:
+                outside.start_soon(self._watch_outside, name="echomq outside")
+                try:
+                    with anyio.CancelScope(shield=True):
+                        await self._core()
+                finally:
+                    outside.cancel_scope.cancel()
+        if self._failure is not None:
+            raise self._failure
 
     async def _watch_outside(self) -> None:
         try:
@@ -170,14 +174,12 @@ class Worker:
                         service.cancel_scope.cancel()
         finally:
             self._wire.on_disconnect.remove(self._was_disconnected)
-        if self._failure is not None:
-            raise self._failure
 
     async def _guard(self, part: Callable[[], Awaitable[None]]) -> None:
         """Run a part. One that fails stops the worker in good order; `run` raises its error at the end."""
         try:
             await part()
-        except Exception as error:  # noqa: BLE001 - raised again by `_core`
+        except Exception as error:  # noqa: BLE001 - raised again by `run`
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
@@ -227,10 +229,8 @@ class Worker:
     async def _run_lease(self, lease: Lease) -> None:
         handlers = self._handlers[lease.calls.queue]
         try:
-            outcome: Outcome = await execute(
-                lease, handlers, self._codec, worker=self.options.name, threads=self._threads
-            )
-        except BaseException as error:  # noqa: BLE001 - raised again by `_core`
+            outcome: Outcome = await execute(lease, handlers, self._codec, threads=self._threads)
+        except BaseException as error:  # noqa: BLE001 - raised again by `run`
             # Not a handler's failure (`execute` answers those) but ours, or Ctrl-C: give the job back, stop in order.
             self._fail(error)
             outcome = Stopped(Reason.SHUTDOWN)
@@ -238,7 +238,7 @@ class Worker:
             del self._leases[(lease.calls.queue, *lease.key)]
             self._slot_freed()
             if not self._leases:
-                self._drained.set()
+                self._drained.send()
         self._settler.settle(lease, outcome, handlers.get(lease.claimed.record.task))
 
     def _was_claimed(self) -> None:
@@ -294,7 +294,6 @@ class Worker:
 
     async def _until_drained(self) -> None:
         while self._leases:
-            self._drained = anyio.Event()
             await self._drained.wait()
 
     async def _until_drained_or_hurried(self) -> None:

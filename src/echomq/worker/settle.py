@@ -13,6 +13,7 @@ If you change this
 from __future__ import annotations
 
 import random
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -27,6 +28,7 @@ from echomq.protocol.times import to_ms
 from echomq.transitions import Completion, Ending, Failure, Release, Snoozed
 from echomq.verdicts import Discard, Retry, Snooze
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
+from echomq.worker.signals import Signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +67,7 @@ class Settler:
         self._counters = counters
         self._random = random.Random()
         self._open: dict[Lease, float] = {}
-        self._changed = anyio.Event()
+        self._changed = Signal()
         self._on_settled = on_settled
 
     @property
@@ -87,22 +89,22 @@ class Settler:
             _log.warning("lease_lost", **_names(lease), detail=lease.reason_detail)
             return
         group, item = sent
-        self._open[lease] = anyio.current_time() + self._options.settle_within
-        self._send(lease, group, item)
+        patience = self._options.settle_within
+        self._open[lease] = time.monotonic() + patience
+        group.submit(item, partial(self._answered, lease, group, item), give_up_after=patience)
 
     def release(self, lease: Lease) -> None:
         """Give back a job that was claimed but not begun."""
         self.settle(lease, Stopped(Reason.SHUTDOWN), None)
 
-    def _send(self, lease: Lease, group: Any, item: Any) -> None:
-        patience = self._open[lease] - anyio.current_time()
+    def _send_again(self, lease: Lease, group: Any, item: Any) -> None:
+        patience = self._open[lease] - time.monotonic()
         group.submit(item, partial(self._answered, lease, group, item), give_up_after=max(0.0, patience))
 
     def _answered(self, lease: Lease, group: Any, item: Any, verdict: Verdict | EchoMQError) -> None:
         if not isinstance(verdict, Verdict):
-            now = anyio.current_time()
-            if now + AGAIN < self._open[lease]:
-                self._timers.at(now + AGAIN, partial(self._send, lease, group, item))
+            if time.monotonic() + AGAIN < self._open[lease]:
+                self._timers.at(anyio.current_time() + AGAIN, partial(self._send_again, lease, group, item))
                 return
             _log.error("verdict_not_delivered", **_names(lease), verb=group.verb, error=str(verdict))
         elif not verdict.ok:
@@ -115,8 +117,7 @@ class Settler:
             if verdict.code == "dead":
                 _log.error("job_dead", **_names(lease))
         del self._open[lease]
-        self._changed.set()
-        self._changed = anyio.Event()
+        self._changed.send()
         self._on_settled()
 
     # --- from an outcome to a verdict --------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ class Settler:
             case Stopped(Reason.CANCELLED):
                 return calls.end, Ending(*fence, "cancelled", lease.reason_detail)
             case Stopped(Reason.TIMEOUT):
-                ran = anyio.current_time() - lease.started_at
+                ran = time.monotonic() - lease.started_at
                 return self._failed(lease, TimeoutError(f"the handler ran for {ran:.1f} s, its timeout"), handler)
             case Stopped(Reason.LEASE_LOST):
                 return None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, final
 
 import anyio
 
+from echomq.worker.signals import Signal
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -20,14 +22,14 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = count()
-        self._changed = anyio.Event()
+        self._changed = Signal()
 
     def at(self, moment: float, call: Callable[[], None]) -> None:
         """Call something at a moment on anyio's clock, or at once if it has passed."""
         sooner = not self._heap or moment < self._heap[0][0]
         heapq.heappush(self._heap, (moment, next(self._serial), call))
         if sooner:
-            self._changed.set()
+            self._changed.send()
 
     async def run(self) -> None:
         """Run until cancelled. **Cancellation**: at any moment; what is due later is dropped."""
@@ -36,6 +38,5 @@ class Timers:
             while self._heap and self._heap[0][0] <= now:
                 heapq.heappop(self._heap)[2]()
             wait = self._heap[0][0] - now if self._heap else math.inf
-            self._changed = anyio.Event()
             with anyio.move_on_after(wait):
                 await self._changed.wait()
