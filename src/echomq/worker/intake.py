@@ -16,6 +16,7 @@ If you change this
 from __future__ import annotations
 
 import random
+from collections import deque
 from typing import TYPE_CHECKING, final
 
 import anyio
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 BACKOFF_FIRST: float = 0.05
 BACKOFF_CAP: float = 1.0
 """Seconds between claims or parks that end in an error: doubling from the first to the cap, with jitter."""
+QUIET: float = 0.05
+"""Seconds for which a queue that had nothing is passed over while another has work: an idle queue must not cost a busy
+one a round trip each time. What a new job there may wait on a worker that is busy elsewhere."""
 RING_WITHIN: float = 1.0
 """Seconds that ringing may take when the intake leaves its park for good."""
 
@@ -65,7 +69,9 @@ class Intake:
             begin: Takes a claimed job: its queue, the claim, the server's ms, and when the claim was sent.
             claimed: Called after each claim that succeeded.
         """
-        self._queues = list(queues)
+        self._queues = deque(queues)
+        self._quiet: dict[QueueCalls, float] = {}
+        self._busy = False
         self._options = options
         self._free = free
         self._begin = begin
@@ -100,37 +106,46 @@ class Intake:
                     await self._slot.wait()
                     continue
                 wait = await self._round()
-                if wait > 0 and not self.stopping:
+                if wait <= 0:
+                    continue
+                if self._errors:
+                    await self._pause()
+                else:
                     await self._wait(park, wait)
 
     async def _round(self) -> float:
         """Offer the free slots to each queue in turn. Answers how long nothing else can become ready, seconds."""
-        wait = CAP
+        wait, busy, failed = CAP, self._busy, False
+        self._busy = False
         for _ in range(len(self._queues)):
             free = self._free()
             if free <= 0 or self.stopping:
                 return 0.0
             calls = self._queues[0]
-            self._queues.append(self._queues.pop(0))
+            self._queues.rotate(-1)
             sent_at = anyio.current_time()
+            if busy and sent_at < self._quiet.get(calls, 0.0):
+                wait = min(wait, QUIET)
+                continue
             try:
                 reply = await calls.claim(free, self._options.lease)
             except ProtocolMismatchError:
                 raise
             except EchoMQError as error:
                 _log.warning("claim_failed", queue=calls.queue, error=str(error))
-                self._errors += 1
-                wait = min(wait, self._backoff())
+                failed = True
                 continue
-            self._errors = 0
             for job in reply.jobs:
                 self._begin(calls, job, reply.now_ms, sent_at)
             self._claimed()
-            if reply.jobs:
-                wait = 0.0
-            wait = min(wait, reply.next_ms / 1000)
-        self.idle = wait > 0
-        return wait
+            more = reply.next_ms / 1000 if len(reply.jobs) < free else 0.0
+            self._busy = self._busy or bool(reply.jobs)
+            self._quiet[calls] = anyio.current_time() + min(more, QUIET)
+            wait = min(wait, more)
+        self._errors = self._errors + 1 if failed else 0
+        self.idle = not self._busy and wait > 0 and not failed
+        # Queues that were passed over are asked before anything waits: their bell may have rung unheard.
+        return 0.0 if busy and not self._busy and len(self._queues) > 1 else wait
 
     def _backoff(self) -> float:
         delay = min(BACKOFF_CAP, BACKOFF_FIRST * 2.0 ** min(self._errors, 10))
@@ -140,19 +155,25 @@ class Intake:
         """Park until the bell rings or the timer is over."""
         if wait >= CAP:
             wait *= self._random.uniform(0.8, 1.0)  # only shortens: idle workers must not ask in step
-        keys = sorted(calls.keys.wake for calls in self._queues)
+        bells = {calls.keys.wake: calls for calls in self._queues}
         try:
             with anyio.CancelScope() as self._park_scope:
                 if self.stopping:
                     return
-                await park.wait(keys, wait)
+                rang = await park.wait(sorted(bells), wait)
+                if rang is not None:
+                    self._quiet.pop(bells[rang], None)
         except EchoMQError as error:
             _log.warning("park_failed", error=str(error))
             self._errors += 1
-            with anyio.move_on_after(self._backoff()):
-                await self._awake.wait()
+            await self._pause()
         finally:
             self._park_scope = None
+
+    async def _pause(self) -> None:
+        """After an error: neither a doorbell that rings nor work that waits may make it spin."""
+        with anyio.move_on_after(self._backoff()):
+            await self._awake.wait()
 
     async def ring(self) -> None:
         """Ring for the others: the park that was left may have been served."""
