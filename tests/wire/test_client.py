@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -130,25 +132,25 @@ async def test_unix_socket_works() -> None:
 async def test_exit_leaves_no_socket(server_url: str, keys: QueueKeys) -> None:
     """After the context no descriptor of the client's is open, parks and subscriptions included."""
     before = _descriptors()
-    async with open_wire(server_url) as client:
-        async with client.open_park() as park, client.open_subscription() as subscription:
-            await park.wait([keys.wake], 0.01)
-            await subscription.add(keys.cancel_channel)
-            await client.run(t.counts(keys, t.Call(client.tag)), route="control")
-            assert len(_descriptors()) > len(before)
+    async with (
+        open_wire(server_url) as client,
+        client.open_park() as park,
+        client.open_subscription() as subscription,
+    ):
+        await park.wait([keys.wake], 0.01)
+        await subscription.add(keys.cancel_channel)
+        await client.run(t.counts(keys, t.Call(client.tag)), route="control")
+        assert len(_descriptors()) > len(before)
     gc.collect()
     assert _descriptors() == before
 
 
 def _descriptors() -> set[str]:
-    return {os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_socket(fd)}
-
-
-def _is_socket(fd: str) -> bool:
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
-    except OSError:
-        return False
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the descriptor of the listing itself
+            found.add(str(entry.readlink()))
+    return {name for name in found if name.startswith("socket:")}
 
 
 async def test_exit_fails_callers_that_still_wait(server_url: str) -> None:
@@ -161,10 +163,9 @@ async def test_exit_fails_callers_that_still_wait(server_url: str) -> None:
         except UnavailableError as error:
             errors.append(error)
 
-    async with anyio.create_task_group() as tasks:
-        async with open_wire(server_url) as client:
-            tasks.start_soon(block, client)
-            await anyio.sleep(0.05)
+    async with anyio.create_task_group() as tasks, open_wire(server_url) as client:
+        tasks.start_soon(block, client)
+        await anyio.sleep(0.05)
     assert [error.sent for error in errors if isinstance(error, UnavailableError)] == [True]
     with pytest.raises(RuntimeError, match="closed"):
         await client.command("PING")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 import redis
 
@@ -107,10 +108,10 @@ async def test_cancelled_caller_of_a_sent_item_drops_its_verdict(
         await enqueue(NewJob())
         proxy.delay = 0.1
         got: list[Any] = []
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(outcome, enqueue(NewJob(dedup="a")), got)
-            with anyio.move_on_after(0.03):
-                await enqueue(NewJob())
+        enqueue.submit(NewJob(dedup="a"), got.append)
+        with anyio.move_on_after(0.03):
+            await enqueue(NewJob())
+        await until(lambda: got)
         assert [verdict.code for verdict in got] == ["admitted"]
         assert redis_client.zcard(keys.pending) == 3
 
@@ -124,13 +125,13 @@ async def test_call_with_one_caller_left_is_sent_again_byte_for_byte(
         await enqueue(NewJob())
         proxy.dropping_replies = True
         got: list[Any] = []
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(outcome, enqueue(NewJob()), got)
-            with anyio.move_on_after(0.1):
-                await enqueue(NewJob())
-            assert redis_client.zcard(keys.pending) == 3
-            proxy.dropping_replies = False
-            proxy.cut()
+        enqueue.submit(NewJob(), got.append)
+        with anyio.move_on_after(0.1):
+            await enqueue(NewJob())
+        await until(lambda: redis_client.zcard(keys.pending) == 3)
+        proxy.dropping_replies = False
+        proxy.cut()
+        await until(lambda: got)
         assert [verdict.code for verdict in got] == ["admitted"]
         assert redis_client.zcard(keys.pending) == 3
         assert recorder.calls == [(1, 1), (2, 2)]
@@ -275,7 +276,7 @@ async def test_cancelled_remembered_call_lets_the_next_go(server_url: str, keys:
         async with anyio.create_task_group() as tasks:
             for _ in range(10):
                 tasks.start_soon(claim)
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
         assert (await claim()).jobs == []
 

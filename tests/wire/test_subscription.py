@@ -72,16 +72,15 @@ async def test_reader_is_told_that_messages_may_have_been_missed(
 
 async def test_dead_peer_of_a_silent_subscription_is_found(proxy: FaultProxy, keys: QueueKeys) -> None:
     """A subscription on which nothing is published is pinged."""
-    async with open_wire(proxy.url, ping_deadline=0.2) as client:
-        async with client.open_subscription() as heard:
-            await heard.add(keys.job("1"))
-            proxy.frozen = True
-            await until(lambda: client.statistics.connections == 0)
-            proxy.cut()
-            proxy.frozen = False
-            told = await anext(heard)
-            assert isinstance(told, Reconnected)
-            assert "no answer" in told.reason
+    async with open_wire(proxy.url, ping_deadline=0.2) as client, client.open_subscription() as heard:
+        await heard.add(keys.job("1"))
+        proxy.frozen = True
+        await until(lambda: client.statistics.connections == 0)
+        proxy.cut()
+        proxy.frozen = False
+        told = await anext(heard)
+        assert isinstance(told, Reconnected)
+        assert "no answer" in told.reason
 
 
 async def test_add_waits_for_the_server(proxy: FaultProxy, keys: QueueKeys) -> None:

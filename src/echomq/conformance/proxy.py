@@ -88,8 +88,8 @@ class FaultProxy:
         with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             while True:
                 data = await source.receive(_RECEIVE)
-                while self.frozen:
-                    await anyio.sleep(0.01)  # noqa: ASYNC110 - a flag that a test may set at any time
+                while self.frozen:  # noqa: ASYNC110 - a flag that a test may set at any time
+                    await anyio.sleep(0.01)
                 if replies and self.delay:
                     await anyio.sleep(self.delay)
                 if replies and self.dropping_replies:

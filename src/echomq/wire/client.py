@@ -14,6 +14,7 @@ Theory of operation
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, final
@@ -181,11 +182,18 @@ class WireClient:
     async def command(self, *args: bytes | str | float, route: Route = "bulk") -> Any:
         """Run a plain command, such as INFO, and answer the raw reply (RESP3).
 
+        Not for commands that block, or that change what the connection is (SUBSCRIBE, MULTI,
+        CLIENT REPLY): others share it.
+
         Raises:
+            ValueError: There is no command. The server would not answer it, and every later reply
+                would go to the wrong caller.
             UnavailableError: As for `run`; it is never sent twice.
             ServerError: The server refused it.
         """
         self._check()
+        if not args:
+            raise ValueError("an empty command")
         call = RawCall(args)
         self._lane(None, route).submit(call)
         return await call.result()
@@ -328,12 +336,14 @@ def open_wire(
         name: Shown in CLIENT LIST, as `echomq-<name>-<purpose>-<tag>`.
 
     Raises:
-        ValueError: Not a URL of a server, or a time is not positive.
+        ValueError: Not a URL of a server, a time is not positive, or the name cannot be one.
         EchoMQError: On entering: the server refuses us in a way that waiting will not heal.
 
     Cancellation: entering may be cancelled. While the body runs, cancelling does not touch the
         connections; leaving closes them without waiting for the server.
     """
+    if name and not re.fullmatch(r"[!-~]{1,64}", name):
+        raise ValueError(f"a client's name is 1 to 64 printable ASCII characters without spaces, not {name!r}")
     topology = SingleServer(parse(url)) if isinstance(url, str) else url
     timing = Timing(
         unavailable_after=unavailable_after,

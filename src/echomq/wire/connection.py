@@ -124,6 +124,7 @@ class Connection:
         self._session: anyio.CancelScope | None = None
         self._work = anyio.Event()
         self._idle = False
+        self._left = False
         self._logged = ""
         self._hold_due = False
         self._refusals = 0
@@ -169,7 +170,7 @@ class Connection:
         """
         null = os.open(os.devnull, os.O_RDWR)
         for fileno in self._filenos:
-            os.dup2(null, fileno)
+            os.dup2(null, fileno, inheritable=False)
         os.close(null)
         self._filenos = ()
 
@@ -212,6 +213,11 @@ class Connection:
         if self._session is not None:
             self._session.cancel()
 
+    def leave(self, text: str) -> None:
+        """Look for another server, since this one will not take our calls."""
+        self._left = True
+        self.lose(text)
+
     def push(self, message: list[Any]) -> None:
         """Pass a push message on."""
         self._on_push(message)
@@ -240,9 +246,10 @@ class Connection:
             except DialError as error:
                 self._note_failure(error)
             else:
-                self.pipeline.served = False
+                self.pipeline.served = self._left = False
                 await self._session_on(dialled)
-                if self.pipeline.served:
+                # A replica that serves reads and refuses writes must not be asked at full speed.
+                if self.pipeline.served and not self._left:
                     failures = 0
             await anyio.sleep(pause(failures, MAX_PAUSE))
             failures += 1

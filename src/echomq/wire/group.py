@@ -213,16 +213,16 @@ class Group(Generic[I]):
         Delivery: runs at most once if the verb is remembered.
         """
         waiter = _Waiter()
-        entry = self._add(item, waiter.done, None)
+        entry = self._add(item, self._size(item), waiter.done, None)
         try:
             await waiter.event.wait()
         except BaseException:
             self._leave(entry)
             raise
-        outcome = waiter.outcome
-        if type(outcome) is Verdict:
-            return outcome
-        raise outcome
+        outcome: Verdict | EchoMQError = waiter.outcome
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def submit(
         self,
@@ -240,7 +240,7 @@ class Group(Generic[I]):
                 client's `unavailable_after`. An error the server answers is handed over at once.
         """
         give_up_at = None if give_up_after is None else time.monotonic() + give_up_after
-        self._add(item, done, give_up_at)
+        self._add(item, self._size(item), done, give_up_at)
 
     async def many(self, items: Iterable[I], *, progress: Callable[[int], None] | None = None) -> list[Outcome]:
         """Send any number of items, holding only a few calls' worth of them at a time.
@@ -265,7 +265,7 @@ class Group(Generic[I]):
                         outcomes.append(window.unsent())
                         continue
                     size = self._size(item)
-                    window.add(self._add(item, window.expect(size), None))
+                    window.add(self._add(item, size, window.expect(size), None))
                     if window.full:
                         break
                 else:
@@ -326,9 +326,9 @@ class Group(Generic[I]):
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _add(self, item: I, done: Callable[[Any], None], give_up_at: float | None) -> _Entry:
+    def _add(self, item: I, size: int, done: Callable[[Any], None], give_up_at: float | None) -> _Entry:
         self._check()
-        entry = _Entry(item, self._size(item), done, give_up_at)
+        entry = _Entry(item, size, done, give_up_at)
         self._line.append(entry)
         if self._call is None:
             self._enter()

@@ -65,8 +65,8 @@ class Driver(Protocol):
     def hold(self, text: str) -> None:
         """The server asks for a moment: gather nothing for a while."""
 
-    def lose(self, reason: str) -> None:
-        """This connection is of no more use: make another."""
+    def leave(self, text: str) -> None:
+        """The server says that it is the wrong one: make another connection."""
 
     def push(self, message: list[Any]) -> None:
         """Take a push message."""
@@ -249,7 +249,7 @@ class Pipeline:
         else:
             self._put_again(call)
             if action is Action.RECONNECT:
-                self._driver.lose(text)
+                self._driver.leave(text)
             else:
                 self._driver.hold(text)
 

@@ -255,4 +255,5 @@ class Subscription:
         elif count == 0:
             del self._channels[channel]
             self._confirmed.discard(channel)
-            self._link.submit(_Unsubscribe(pack(("UNSUBSCRIBE", channel)) + _PING))
+            if self._link.connected:  # a new connection begins without it
+                self._link.submit(_Unsubscribe(pack(("UNSUBSCRIBE", channel)) + _PING))
