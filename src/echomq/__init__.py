@@ -1,1 +1,114 @@
-"""echomq: a job queue whose lease is a scope."""
+"""echomq: a job queue on Valkey and Redis whose lease is a scope.
+
+What a program needs stands here; what one rarely needs, in the modules named below.
+"""
+
+# The layers, from the bottom up; imports only go down (.importlinter holds it).
+#
+#   errors        every error raised on purpose
+#   protocol/     the contract as values: ids, keys, states, rows, verdicts, codec, units of time
+#   lua/          the scripts: the only implementation of the contract on the server
+#   transitions/  the Python half of each script, same names
+#   wire/         the connection: implicit pipelining, group commit, reconnects; knows sockets and the driver
+#   client queue results tasks app verdicts backoff job sync/
+#                 what an application calls
+#   worker/       the runtime: intake, leases, heartbeats, settling, shutdown
+#   cli/ demo/    commands
+#   embedded conformance/
+#                 beside: a private server; the proof of the contract, for any server
+
+from __future__ import annotations
+
+from echomq import sync
+from echomq._options import EnqueueOptions
+from echomq.app import App
+from echomq.backoff import Backoff, Exponential, Fixed
+from echomq.client import Client, open_client
+from echomq.errors import (
+    ArgumentsError,
+    AuthenticationError,
+    BusyScriptError,
+    DecodeError,
+    EchoMQError,
+    EncodeError,
+    InvalidJobError,
+    JobCancelledError,
+    JobExpiredError,
+    JobFailedError,
+    JobNotFoundError,
+    JobStateError,
+    LeaseLostError,
+    LoadingError,
+    NoReplicasError,
+    NotPersistedError,
+    OutOfMemoryError,
+    PermissionDeniedError,
+    ProtocolMismatchError,
+    QueueFullError,
+    ReadOnlyError,
+    ResultNotKeptError,
+    ServerError,
+    TooManyClientsError,
+    UnavailableError,
+)
+from echomq.job import Job, SyncJob
+from echomq.protocol.codec import Codec, JsonCodec
+from echomq.protocol.states import State
+from echomq.queue import Queue
+from echomq.results import JobHandle, Results
+from echomq.tasks import JobCall, Task, TaskCaller
+from echomq.verdicts import Discard, Retry, Snooze
+from echomq.worker.entry import run_worker
+from echomq.worker.options import WorkerOptions
+
+__all__ = [
+    "App",
+    "ArgumentsError",
+    "AuthenticationError",
+    "Backoff",
+    "BusyScriptError",
+    "Client",
+    "Codec",
+    "DecodeError",
+    "Discard",
+    "EchoMQError",
+    "EncodeError",
+    "EnqueueOptions",
+    "Exponential",
+    "Fixed",
+    "InvalidJobError",
+    "Job",
+    "JobCall",
+    "JobCancelledError",
+    "JobExpiredError",
+    "JobFailedError",
+    "JobHandle",
+    "JobNotFoundError",
+    "JobStateError",
+    "JsonCodec",
+    "LeaseLostError",
+    "LoadingError",
+    "NoReplicasError",
+    "NotPersistedError",
+    "OutOfMemoryError",
+    "PermissionDeniedError",
+    "ProtocolMismatchError",
+    "Queue",
+    "QueueFullError",
+    "ReadOnlyError",
+    "ResultNotKeptError",
+    "Results",
+    "Retry",
+    "ServerError",
+    "Snooze",
+    "State",
+    "SyncJob",
+    "Task",
+    "TaskCaller",
+    "TooManyClientsError",
+    "UnavailableError",
+    "WorkerOptions",
+    "open_client",
+    "run_worker",
+    "sync",
+]

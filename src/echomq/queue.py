@@ -127,11 +127,12 @@ class Queue:
 
     async def send(self, job: StampedJob, read: Callable[[bytes], T]) -> JobHandle[T]:
         """Enqueue a job that is made already; see `enqueue`."""
-        for _ in range(MINTS):
-            verdict = await self._enqueue(job)
+        verdict = await self._enqueue(job)
+        for _ in range(MINTS - 1):
             if verdict.code != COLLISION:
                 break
             job = job.again()
+            verdict = await self._enqueue(job)
         handle = self._handle(job.id, verdict, read)
         if isinstance(handle, EchoMQError):
             raise handle

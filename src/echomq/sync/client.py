@@ -1,0 +1,133 @@
+"""The synchronous client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from echomq.client import server_url
+from echomq.errors import EchoMQError, UnavailableError
+from echomq.protocol.codec import Codec, JsonCodec
+from echomq.protocol.keys import QueueKeys, check_prefix
+from echomq.sync.handles import JobHandle
+from echomq.sync.queue import Queue
+from echomq.sync.runner import Runner
+from echomq.wire.urls import parse
+
+if TYPE_CHECKING:
+    from echomq.tasks import JobCall
+
+T = TypeVar("T")
+
+REPLY_DEADLINE: Final = 5.0
+"""Seconds without a reply that mean a dead peer; then the call goes again on another connection."""
+
+
+@final
+class Client:
+    """A program's door to a server's queues, usable from any of its threads, and again after a fork."""
+
+    def __init__(
+        self,
+        url: str | redis.Redis | None = None,
+        *,
+        prefix: str = "emq",
+        unavailable_after: float = 10.0,
+        codec: Codec | None = None,
+    ) -> None:
+        """Make a client. Nothing is opened before the first call.
+
+        Args:
+            url: As for `echomq.open_client`; or a redis-py client of your own, such as Sentinel's `master_for`, which
+                must answer bytes and stays yours to close.
+            prefix: What all keys begin with; programs that share queues share it.
+            unavailable_after: Seconds a call waits for a server that is away.
+            codec: What decodes results without a declared type; None means JSON.
+
+        Raises:
+            ValueError: No URL, not a URL, a bad prefix, or a client that decodes replies.
+        """
+        self.prefix = check_prefix(prefix)
+        """What its keys begin with."""
+        self.codec: Codec = JsonCodec() if codec is None else codec
+        """What decodes results that have no declared type."""
+        self._own = not isinstance(url, redis.Redis)
+        pool = url.connection_pool if isinstance(url, redis.Redis) else _pool(server_url(url))
+        if pool.connection_kwargs.get("decode_responses"):
+            raise ValueError("payloads are bytes: the redis client must not have decode_responses=True")
+        self._runner = Runner(pool, unavailable_after=unavailable_after)
+        self._queues: dict[str, Queue] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        if self._own:
+            self._runner.pool.disconnect()
+
+    def queue(self, name: str) -> Queue:
+        """Answer a queue. Nothing is sent: a queue begins with its first job.
+
+        Raises:
+            ValueError: A queue cannot have that name.
+        """
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = Queue(self._runner, QueueKeys(prefix=self.prefix, queue=name), self.codec)
+            self._queues[name] = queue  # two threads may both make one: they are alike
+        return queue
+
+    def handle(self, id: str, queue: str) -> JobHandle[Any]:
+        """Make a handle for a job that was enqueued earlier, or elsewhere. Nothing is sent."""
+        return self.queue(queue).handle(id)
+
+    def enqueue(self, call: JobCall[T]) -> JobHandle[T]:
+        """Enqueue one call of a task, as `task.call(...)` makes it. See `echomq.Queue.enqueue` for what it promises."""
+        return self.queue(call.queue).send(call.options.new_job(call.task, call.payload), call.read)
+
+    def enqueue_many(
+        self, calls: Iterable[JobCall[T]], *, progress: Callable[[int], None] | None = None
+    ) -> list[JobHandle[T] | EchoMQError]:
+        """Enqueue any number of calls, up to 256 of one queue in a row a call. See `echomq.Client.enqueue_many`."""
+        answers: list[Any] = []
+        broken: UnavailableError | None = None
+        for name, some in groupby(calls, key=lambda call: call.queue):
+            if broken is not None:
+                text = f"not sent, since one before it failed: {broken}"
+                answers.extend(UnavailableError(text, sent=False) for _ in some)
+                continue
+            queue, before = self.queue(name), len(answers)
+            jobs = ((c.task, c.payload, c.options, c.read) for c in some)
+            told = None if progress is None else _from(before, progress)
+            answers += queue.send_many(jobs, told)
+            if answers and isinstance(answers[-1], UnavailableError):
+                broken = answers[-1]
+        return answers
+
+
+def _from(before: int, progress: Callable[[int], None]) -> Callable[[int], None]:
+    return lambda count: progress(before + count)
+
+
+def _pool(url: str) -> redis.ConnectionPool:
+    parse(url)  # refuses what redis-py would pass over, without showing the password
+    scheme, _, rest = url.partition("://")
+    known = {"valkey": "redis", "valkeys": "rediss"}.get(scheme.lower(), scheme.lower())
+    return redis.ConnectionPool.from_url(
+        f"{known}://{rest}",
+        protocol=2,
+        socket_timeout=REPLY_DEADLINE,
+        socket_connect_timeout=REPLY_DEADLINE,
+        retry=Retry(NoBackoff(), 0),  # the runner tries again, and knows what was sent
+        health_check_interval=0,
+        client_name="echomq-sync",
+    )
