@@ -94,8 +94,11 @@ class Watchdog:
             if slept > TICK:
                 lease.deadline -= slept
                 lease.scope.deadline = min(lease.deadline, lease.timeout_at)
+            # Usually the scope's deadline has done it. Not if the loop was late, nor for a thread, which must be told.
             if lease.over(now):
-                lease.stop(Reason.LEASE_LOST, "the event loop was late")
+                lease.stop(Reason.LEASE_LOST, "not renewed in time")
+            elif now >= lease.timeout_at:
+                lease.stop(Reason.TIMEOUT)
         if self.late:
             _log.warning("event_loop_late", lag=round(lag, 3), suspended=round(max(0.0, slept), 3))
 
