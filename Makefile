@@ -11,8 +11,8 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed-by-make
 # Processes that pytest spreads over; each has a server of its own.
 JOBS ?= 2
-# Where `make demo` reads the files whose checksums it takes.
-DIR ?= src
+# The directory whose files `make demo` takes the checksums of; the standard library of Python unless given.
+DIR ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONUNBUFFERED := 1
@@ -118,7 +118,7 @@ bench: $(STAMP) ## benchmarks, side by side with peers
 
 .PHONY: demo
 demo: $(STAMP) ## checksums of every file under DIR, as jobs, on a private server: make demo DIR=...
-	@$(PY) -m echomq.demo "$(DIR)" $(ARGS)
+	@$(PY) -m echomq.demo $(ARGS) -- $(if $(DIR),"$(DIR)")
 
 .PHONY: clean
 clean: ## remove what was made, the environment included

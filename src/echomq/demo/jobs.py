@@ -1,0 +1,42 @@
+"""The jobs of the demonstration: the checksum of one file.
+
+This is all that an application writes for its workers. They are started with::
+
+    python -m echomq.worker echomq.demo.jobs:app --url valkey://localhost:6379
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import attrs
+
+from echomq.app import App
+from echomq.job import SyncJob
+
+app = App()
+
+
+@attrs.frozen
+class Digest:
+    """What a job finds out."""
+
+    sha256: str
+    size: int
+    worker: int
+    """The process that read the file."""
+    attempt: int
+    """1, unless workers before this one did not come to an end with the file."""
+
+
+# A plain function runs in a thread, as suits work that waits for a disk and hashes without the interpreter's lock. A
+# file that cannot be read now will not be readable in a second either, hence one attempt; an attempt that was cut short
+# by the death of its worker does not count, and is made again.
+@app.task(queue="checksums", max_attempts=1, result_ttl=3600)
+def checksum(job: SyncJob, path: bytes) -> Digest:
+    """Compute the SHA-256 of a file. The path is bytes: a file's name need not be text."""
+    job.progress({"worker": os.getpid()})
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib knows no names in bytes
+        digest = hashlib.file_digest(file, "sha256")
+        return Digest(digest.hexdigest(), file.tell(), os.getpid(), job.attempt)
