@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, final
 
+import anyio
 import anyio.from_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from echomq.protocol.records import JobRecord
 
@@ -156,6 +157,12 @@ class Job(_Facts):
         await self._notes.log(line)
 
 
+async def _shielded(note: Callable[..., Awaitable[None]], *values: Any) -> None:
+    # A call from a thread runs in the scope of whoever waits for the thread, and that scope may be cancelled already.
+    with anyio.CancelScope(shield=True):
+        await note(*values)
+
+
 @final
 class SyncJob(_Facts):
     """A job in the hands of a plain function, which runs in a thread.
@@ -168,12 +175,12 @@ class SyncJob(_Facts):
 
     def progress(self, value: Any) -> None:
         """Note how far the work is; see `Job.progress`."""
-        anyio.from_thread.run(self._notes.progress, value)
+        anyio.from_thread.run(_shielded, self._notes.progress, value)
 
     def checkpoint(self, state: Any, *, step: int | None = None) -> None:
         """Keep state for the next attempt; see `Job.checkpoint`."""
-        anyio.from_thread.run(self._notes.checkpoint, state, step)
+        anyio.from_thread.run(_shielded, self._notes.checkpoint, state, step)
 
     def log(self, line: str) -> None:
         """Append a line to the job's log; see `Job.log`."""
-        anyio.from_thread.run(self._notes.log, line)
+        anyio.from_thread.run(_shielded, self._notes.log, line)

@@ -53,6 +53,13 @@ async def run_worker(
         if isinstance(source, App):
             names = tuple(queues) or source.queues
             tasks = source.tasks.values()
+            for name in names:
+                if not any(task.queue == name for task in tasks):
+                    # It would claim the jobs there, and could only put them off.
+                    msg = (
+                        f"the app has no task on queue {name!r}; its tasks are on {', '.join(source.queues) or 'none'}"
+                    )
+                    raise TypeError(msg)
             app = source if source.is_open else await stack.enter_async_context(source)
             handlers: dict[QueueKeys, dict[str, Handler]] = {
                 app.queue(name).keys: {task.name: task for task in tasks if task.queue == name} for name in names

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Protocol, final
+import time
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import anyio
 import anyio.to_thread
 import structlog
 
-from echomq.errors import DecodeError
+from echomq.errors import DecodeError, EncodeError
 from echomq.job import Job, SyncJob
 from echomq.protocol.codec import Codec
 from echomq.transitions import Checkpoint, LogLine, Progress
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from echomq.backoff import Backoff
     from echomq.worker.lease import Lease
+
+MAX_NOTE: Final = 1 << 20
+"""Bytes of a progress note or a checkpoint, as for payloads: each claim of the job reads them."""
 
 
 class Handler(Protocol):
@@ -72,16 +76,19 @@ class Handler(Protocol):
 class LeaseNotes:
     """What a job's methods do: fenced notes, sent under the lease."""
 
-    __slots__ = ("_codec", "_lease")
+    __slots__ = ("_clock", "_codec", "_lease")
 
     def __init__(self, lease: Lease, codec: Codec) -> None:
         self._lease = lease
         self._codec = codec
+        # A thread cannot read the event loop's clock; both run alike.
+        self._clock = anyio.current_time() - time.monotonic()
 
     @property
     def reason(self) -> str | None:
         """Why the handler is being stopped."""
-        return self._lease.reason and self._lease.reason.value
+        reason = self._lease.cause(time.monotonic() + self._clock)
+        return None if reason is None else reason.value
 
     async def _send(self, group: Any, item: Any) -> None:
         verdict = await group(item)
@@ -89,16 +96,27 @@ class LeaseNotes:
         if error is not None:
             raise error
 
+    def _encode(self, what: str, value: Any) -> bytes:
+        data = self._codec.encode(value)
+        if len(data) > MAX_NOTE:
+            msg = f"it has {len(data)} bytes, the limit is {MAX_NOTE}"
+            raise EncodeError(msg, what)
+        return data
+
     async def progress(self, value: Any) -> None:
         """Send a progress note."""
         c = self._lease.claimed
-        await self._send(self._lease.calls.progress, Progress(c.id, c.token, c.nonce, self._codec.encode(value)))
+        await self._send(self._lease.calls.progress, Progress(c.id, c.token, c.nonce, self._encode("progress", value)))
 
     async def checkpoint(self, state: Any, step: int | None) -> None:
         """Send a checkpoint."""
         c = self._lease.claimed
-        at = (c.record.step or 0) if step is None else step
-        data = self._codec.encode(state)
+        at: Any = (c.record.step or 0) if step is None else step
+        if not isinstance(at, int) or at < 0:
+            # Refused here: what cannot be sent would fail its neighbours in the same call.
+            msg = f"a step is a whole number from 0, not {step!r}"
+            raise ValueError(msg)
+        data = self._encode("checkpoint", state)
         await self._send(self._lease.calls.checkpoint, Checkpoint(c.id, c.token, c.nonce, at, data))
 
     async def log(self, line: str) -> None:
@@ -117,6 +135,13 @@ def effective_timeout(handler: Handler, lease: Lease) -> float | None:
     """Tell how long this attempt may run, seconds: the job's own word, else the task's, else no limit."""
     own = lease.claimed.record.timeout_ms
     return handler.timeout if own is None else own / 1000
+
+
+def is_foreign(error: BaseException) -> bool:
+    """Tell Ctrl-C and a cancellation from what handlers raise. All else, also SystemExit, ends nothing but its job."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, (KeyboardInterrupt, anyio.get_cancelled_exc_class()))
 
 
 async def execute(
@@ -138,7 +163,7 @@ async def execute(
         timeout = effective_timeout(handler, lease)
     except DecodeError as error:
         return Poison(error)
-    except Exception as error:  # noqa: BLE001 - a signature or a structure hook of the user's
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a signature or a structure hook of the user's
         return Unfit(error)
     notes = LeaseNotes(lease, codec)
     if handler.job_parameter is not None:
@@ -156,7 +181,9 @@ async def execute(
                 return handler.function(*args, **kwargs)
 
             return Returned(await anyio.to_thread.run_sync(in_thread, limiter=threads))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - nothing a handler does stops its worker
+    except BaseException as error:
+        if is_foreign(error):
+            raise
         # What it raised while it was being stopped is noise of its cleanup; what was asked of it counts.
         return Raised(error) if lease.reason is None and not lease.scope.cancel_called else Stopped(lease.why())
     return Stopped(lease.why())

@@ -99,6 +99,18 @@ class Lease:
     def why(self) -> Reason:
         """Tell why the scope ended the handler: as asked, or by the clock."""
         if self.reason is None:
-            lost = self.deadline <= self.timeout_at
-            self.reason = Reason.LEASE_LOST if lost else Reason.TIMEOUT
+            self.reason = self._by_clock()
         return self.reason
+
+    def cause(self, now: float) -> Reason | None:
+        """Tell why the handler is being stopped, None while it is not. From any thread, and before its scope knows.
+
+        Args:
+            now: The time, on anyio's clock.
+        """
+        if self.reason is None and now >= min(self.deadline, self.timeout_at):
+            return self._by_clock()
+        return self.reason
+
+    def _by_clock(self) -> Reason:
+        return Reason.LEASE_LOST if self.deadline <= self.timeout_at else Reason.TIMEOUT

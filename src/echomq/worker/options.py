@@ -35,7 +35,7 @@ class WorkerOptions:
     lease: float = attrs.field(default=30.0, validator=_within(0.1, 604_800, "seconds"))
     """How long a claim holds without being renewed. 30: survives a garbage collection, a short network fault, a slow
     disk; a killed worker's jobs wait as long."""
-    margin: float = attrs.field()
+    margin: float = attrs.field(validator=_within(0, 604_800, "seconds"))
     """How long before the lease's end a handler is stopped, so that it has stopped when the server may lease the job
     to another. A tenth of the lease: clocks of two machines drift by far less."""
     grace: float = attrs.field(default=20.0, validator=_within(0, 86_400, "seconds"))
@@ -47,6 +47,9 @@ class WorkerOptions:
     deploy_window: float = attrs.field(default=600.0, validator=_within(0, 86_400, "seconds"))
     """How long a job whose task this worker does not know, or whose arguments do not fit, is put off before it is
     buried: what a rolling deploy looks like."""
+    result_limit: int = attrs.field(default=1 << 20, validator=_within(1, 512 << 20, "bytes"))
+    """How many bytes an encoded result may have, if the job keeps its result; a larger one fails the attempt. 1 MiB, as
+    for payloads: a script's time grows with the bytes it moves, and leases wait for it."""
     burst: bool = False
     """Stop when the queues are empty: nothing pending, active or scheduled."""
     allow_eviction: bool = False
@@ -56,7 +59,8 @@ class WorkerOptions:
 
     @margin.default
     def _tenth(self) -> float:
-        return self.lease / 10
+        lease: Any = self.lease  # not checked yet
+        return lease / 10 if isinstance(lease, (int, float)) else 0.0
 
     def __attrs_post_init__(self) -> None:
         """Check what hangs together."""

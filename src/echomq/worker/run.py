@@ -32,7 +32,7 @@ from echomq.worker.intake import Intake
 from echomq.worker.lease import Lease
 from echomq.worker.preflight import check_server
 from echomq.worker.pump import run_pump
-from echomq.worker.reasons import Outcome, Reason, Stopped
+from echomq.worker.reasons import Outcome, Raised, Reason, Stopped
 from echomq.worker.settle import Settler
 from echomq.worker.signals import Signal
 from echomq.worker.statistics import Counters, WorkerStatistics
@@ -99,6 +99,7 @@ class Worker:
         self._hurry = anyio.Event()
         self._drained = Signal()
         self._claims_over = anyio.Event()
+        self._over = anyio.Event()
         self._failure: BaseException | None = None
         self._fresh = False
         self._started: anyio.abc.TaskStatus[Worker] | None = None
@@ -139,24 +140,29 @@ class Worker:
         what they held is given back, if the server can be reached within `cleanup`.
         """
         self._started = task_status
-        with structlog.contextvars.bound_contextvars(worker=self.options.name):
-            async with anyio.create_task_group() as outside:
-                outside.start_soon(self._watch_outside, name="echomq outside")
-                try:
-                    with anyio.CancelScope(shield=True):
-                        await self._core()
-                finally:
-                    outside.cancel_scope.cancel()
-        if self._failure is not None:
-            raise self._failure
-
-    async def _watch_outside(self) -> None:
         try:
-            await anyio.sleep_forever()
+            async with anyio.create_task_group() as outside:
+                # In a task of its own: a shield does not keep asyncio's `task.cancel()` from the task it is aimed at.
+                outside.start_soon(self._shielded, name="echomq core")
+                try:
+                    await self._over.wait()
+                finally:
+                    # Either the core is over, or somebody outside wants us to be.
+                    self.stop()
+                    self._hurry.set()
         finally:
-            # Cancelled: either the core is over, or somebody outside wants us to be.
-            self.stop()
-            self._hurry.set()
+            if self._failure is not None:
+                raise self._failure
+
+    async def _shielded(self) -> None:
+        structlog.contextvars.bind_contextvars(worker=self.options.name)
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._core()
+        except BaseException as error:  # noqa: BLE001 - raised again by `run`
+            self._failure = self._failure or error
+        finally:
+            self._over.set()
 
     async def _core(self) -> None:
         self._wire.on_disconnect.append(self._was_disconnected)
@@ -219,7 +225,8 @@ class Worker:
     def _begin(self, calls: QueueCalls, claimed: Claimed, now_ms: int, sent_at: float) -> None:
         lease = Lease(calls, claimed, now_ms=now_ms, deadline=sent_at + self.options.lease - self.options.margin)
         self._counters.claimed += 1
-        if self._stop.is_set() or self._tasks is None:
+        if self._stop.is_set() or self._tasks is None or lease.over(anyio.current_time()):
+            # Also when the claim's reply took as long as the lease: the handler must not begin.
             self._settler.release(lease)
             return
         self._leases[(calls.queue, claimed.id, claimed.token)] = lease
@@ -230,6 +237,11 @@ class Worker:
         handlers = self._handlers[lease.calls.queue]
         try:
             outcome: Outcome = await execute(lease, handlers, self._codec, threads=self._threads)
+        except anyio.get_cancelled_exc_class() as error:
+            # Nobody cancels a lease from outside but a core that dies. On asyncio a handler may be hit all the same,
+            # by a task of its own that was cancelled and that it awaited.
+            dying = self._tasks is None or self._tasks.cancel_scope.cancel_called
+            outcome = Stopped(Reason.SHUTDOWN) if dying else Raised(error)
         except BaseException as error:  # noqa: BLE001 - raised again by `run`
             # Not a handler's failure (`execute` answers those) but ours, or Ctrl-C: give the job back, stop in order.
             self._fail(error)

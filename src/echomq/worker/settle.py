@@ -24,7 +24,7 @@ from echomq.backoff import Exponential
 from echomq.errors import EchoMQError, EncodeError
 from echomq.protocol.failures import ErrorRecord
 from echomq.protocol.refusals import Verdict
-from echomq.protocol.times import to_ms
+from echomq.protocol.times import to_ms, to_seconds
 from echomq.transitions import Completion, Ending, Failure, Release, Snoozed
 from echomq.verdicts import Discard, Retry, Snooze
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 AGAIN: float = 1.0
 """Seconds until a verdict that the server could not take is sent again."""
+MAX_REASON: int = 1024
+"""Bytes of a reason, as for the reason of a cancel request."""
 UNFIT_FIRST: float = 1.0
 UNFIT_CAP: float = 30.0
 """Seconds a job that does not fit is put off: doubling from the first to the cap, so a finished deploy is noticed soon."""
@@ -83,7 +85,11 @@ class Settler:
     def settle(self, lease: Lease, outcome: Outcome, handler: Handler | None) -> None:
         """Send the verdict of a handler that has ended. Does not block; the lease is not renewed from here on."""
         lease.running = False
-        sent = self._verdict(lease, outcome, handler)
+        try:
+            sent = self._verdict(lease, outcome, handler)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a torn row, or a hook of the user's
+            _log.exception("verdict_failed", **_names(lease))
+            sent = self._last_word(lease, error, handler)
         if sent is None:
             self._counters.lost += 1
             _log.warning("lease_lost", **_names(lease), detail=lease.reason_detail)
@@ -120,6 +126,14 @@ class Settler:
         self._changed.send()
         self._on_settled()
 
+    @staticmethod
+    def _last_word(lease: Lease, error: BaseException, handler: Handler | None) -> tuple[Any, Any]:
+        """Answer the verdict when none could be made: a failure by the little that is certain."""
+        c = lease.claimed
+        budget = 1 if handler is None else handler.max_attempts
+        record = ErrorRecord.from_exception(error)
+        return lease.calls.fail, Failure(c.id, c.token, c.nonce, to_ms(UNFIT_FIRST), budget, record.to_bytes())
+
     # --- from an outcome to a verdict --------------------------------------------------------------------------------
 
     def _verdict(self, lease: Lease, outcome: Outcome, handler: Handler | None) -> tuple[Any, Any] | None:
@@ -131,9 +145,15 @@ class Settler:
                 if c.record.result_ttl_ms and handler is not None:
                     try:
                         result = handler.dump_result(value)
-                    except Exception as error:  # noqa: BLE001 - an unstructure hook of the user's may raise anything
-                        wrapped = error if isinstance(error, EncodeError) else EncodeError(f"the result: {error!r}")
+                    except (Exception, SystemExit) as error:  # noqa: BLE001 - a hook of the user's may raise anything
+                        wrapped = (
+                            error if isinstance(error, EncodeError) else EncodeError(f"the result: {_text(error)}")
+                        )
                         return self._failed(lease, wrapped, handler)
+                    limit = self._options.result_limit
+                    if len(result) > limit:
+                        too_large = EncodeError(f"the result has {len(result)} bytes, result_limit is {limit}")
+                        return self._failed(lease, too_large, handler)
                 return calls.complete, Completion(*fence, result)
             case Stopped(Reason.SHUTDOWN):
                 return calls.release, Release(*fence)
@@ -160,7 +180,7 @@ class Settler:
             case Snooze():
                 return calls.snooze, Snoozed(c.id, c.token, c.nonce, to_ms(leaf.after))
             case Discard():
-                return calls.end, Ending(c.id, c.token, c.nonce, "discarded", leaf.reason)
+                return calls.end, Ending(c.id, c.token, c.nonce, "discarded", bounded(leaf.reason))
             case Retry():
                 return self._failed(lease, leaf, handler, delay=leaf.after)
         return self._failed(lease, error, handler)
@@ -185,23 +205,37 @@ class Settler:
         default = Exponential()
         try:
             policy = default if handler is None else handler.backoff
-            delay = policy(failures, error, self._random)
-            to_ms(delay)
-        except Exception:  # noqa: BLE001 - a policy of the user's
+            return to_seconds(to_ms(policy(failures, error, self._random)))
+        except (Exception, SystemExit):  # noqa: BLE001 - a policy of the user's
             _log.exception("backoff_failed", **_names(lease))
             return default(failures, error, self._random)
-        return delay
 
     def _unfit(self, lease: Lease, error: BaseException) -> tuple[Any, Any]:
         c = lease.claimed
         since = int(c.record.row.get(b"unfit_since", lease.now_ms))
         waited = max(0.0, (lease.now_ms - since) / 1000)
         if waited >= self._options.deploy_window:
-            _log.error("job_unfit", **_names(lease), error=str(error), waited=waited)
+            _log.error("job_unfit", **_names(lease), error=_text(error), waited=waited)
             return lease.calls.fail, Failure(c.id, c.token, c.nonce, 0, 0, ErrorRecord.from_exception(error).to_bytes())
         delay = min(UNFIT_CAP, max(UNFIT_FIRST, waited)) * self._random.uniform(0.8, 1.0)
-        _log.warning("job_unfit", **_names(lease), error=str(error), retry_in=round(delay, 1))
+        _log.warning("job_unfit", **_names(lease), error=_text(error), retry_in=round(delay, 1))
         return lease.calls.snooze, Snoozed(c.id, c.token, c.nonce, to_ms(delay), unfit=True)
+
+
+def bounded(reason: Any) -> str:
+    """Make a handler's reason text that can be sent: whatever it is, at most 1,024 bytes of UTF-8."""
+    text = reason if isinstance(reason, str) else _text(reason)
+    return text.encode("utf-8", "backslashreplace")[:MAX_REASON].decode("utf-8", "ignore")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, BaseException):
+        record = ErrorRecord.from_exception(value)
+        return f"{record.type}: {record.message}"
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - any object of the user's
+        return f"<its text is lost: __str__ raised {type(error).__name__}>"
 
 
 def _names(lease: Lease) -> dict[str, Any]:
