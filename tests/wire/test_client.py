@@ -129,9 +129,10 @@ async def test_unix_socket_works() -> None:
             assert await client.command("PING") == b"PONG"
 
 
-async def test_exit_leaves_no_socket(server_url: str, keys: QueueKeys) -> None:
-    """After the context no descriptor of the client's is open, parks and subscriptions included."""
+async def test_exit_leaves_no_task_and_no_socket(server_url: str, keys: QueueKeys) -> None:
+    """After the context no task and no descriptor of the client's is left, parks and subscriptions included."""
     before = _descriptors()
+    tasks = {task.id for task in anyio.get_running_tasks()}
     async with (
         open_wire(server_url) as client,
         client.open_park() as park,
@@ -141,6 +142,7 @@ async def test_exit_leaves_no_socket(server_url: str, keys: QueueKeys) -> None:
         await subscription.add(keys.cancel_channel)
         await client.run(t.counts(keys, t.Call(client.tag)), route="control")
         assert len(_descriptors()) > len(before)
+    assert {task.id for task in anyio.get_running_tasks()} <= tasks
     gc.collect()
     assert _descriptors() == before
 

@@ -70,6 +70,23 @@ async def test_reader_is_told_that_messages_may_have_been_missed(
         assert await anext(heard) == Message(keys.job("2"), b"x")
 
 
+async def test_connection_lost_while_subscribing_again_is_no_error(
+    proxy: FaultProxy, keys: QueueKeys, redis_client: redis.Redis
+) -> None:
+    """A second loss before the channels were confirmed again costs one more round, and one word to the reader."""
+    async with open_wire(proxy.url) as client, client.open_subscription() as heard:
+        await heard.add(keys.job("1"))
+        proxy.delay = 0.1
+        for _ in range(2):
+            proxy.cut()
+            await until(lambda: client.statistics.connections == 0)
+            await until(lambda: client.statistics.connections == 2)
+        proxy.delay = 0
+        assert isinstance(await anext(heard), Reconnected)
+        redis_client.publish(keys.job("1"), "x")
+        assert await anext(heard) == Message(keys.job("1"), b"x")
+
+
 async def test_dead_peer_of_a_silent_subscription_is_found(proxy: FaultProxy, keys: QueueKeys) -> None:
     """A subscription on which nothing is published is pinged."""
     async with open_wire(proxy.url, ping_deadline=0.2) as client, client.open_subscription() as heard:

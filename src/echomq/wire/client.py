@@ -85,6 +85,8 @@ class WireClient:
         self._beside: set[Connection] = set()
         self._slots: dict[tuple[str, str], Slot] = {}
         self._groups: dict[tuple[str, str], Group[Any]] = {}
+        # `anyio.Event()` looks the loop up each time, which costs more than the event.
+        self._new_event: type[anyio.Event] = type(anyio.Event())
         self._unusable: str | None = None
         forks.watch(self)
 
@@ -106,7 +108,7 @@ class WireClient:
         Delivery: sent again after a lost connection only if it is remembered or harmless to repeat.
         """
         self._check()
-        call = ScriptCall(transition)
+        call = ScriptCall(transition, self._new_event())
         self._lane(transition.keys, route or _route(transition.verb)).submit(call)
         return transition.read(await call.result())
 
@@ -194,7 +196,7 @@ class WireClient:
         self._check()
         if not args:
             raise ValueError("an empty command")
-        call = RawCall(args)
+        call = RawCall(args, self._new_event())
         self._lane(None, route).submit(call)
         return await call.result()
 

@@ -34,7 +34,6 @@ from socket import socket
 from typing import Any, Final, final
 
 import anyio
-import anyio.lowlevel
 import attrs
 import hiredis
 import structlog

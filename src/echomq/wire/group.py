@@ -22,16 +22,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, final
 
-import anyio
 import anyio.lowlevel
-import structlog
 
-from echomq.errors import EchoMQError, UnavailableError
+from echomq.errors import EchoMQError
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.refusals import Verdict
 from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Call, Transition
 from echomq.transitions.scripts import Script
 from echomq.wire.calls import WireCall, pack, unavailable
+from echomq.wire.items import Entry, Waiter, Window
 from echomq.wire.line import Line
 from echomq.wire.replies import MakeError
 from echomq.wire.slots import Slot
@@ -41,58 +40,6 @@ Outcome = Verdict | EchoMQError
 """What an item's caller gets: its verdict, or the error of the whole call."""
 Build = Callable[[QueueKeys, Call, Sequence[Any]], Transition[list[Verdict]]]
 """Makes the call for some items."""
-
-_AHEAD = 4
-"""Calls' worth of items that `many` keeps submitted: one on the wire, one ready, two of slack."""
-
-_log = structlog.get_logger("echomq.wire")
-
-
-@final
-class _Entry:
-    """One item and who waits for its verdict."""
-
-    __slots__ = ("done", "give_up_at", "gone", "item", "riding", "size")
-
-    def __init__(self, item: Any, size: int, done: Callable[[Any], None], give_up_at: float | None) -> None:
-        self.item = item
-        self.size = size
-        self.done = done
-        self.give_up_at = give_up_at
-        self.gone = False
-        self.riding = False
-
-    def end(self, outcome: Any) -> None:
-        """Hand the outcome over, once."""
-        if self.gone:
-            return
-        self.gone = True
-        try:
-            self.done(outcome)
-        except Exception:  # noqa: BLE001 - somebody's callback must not stop everybody's reader
-            _log.exception("a verdict's callback raised")
-
-    def overdue(self, now: float, patience: float) -> bool:
-        """Tell whether its time is up; its first sweep sets the time."""
-        if self.give_up_at is None:
-            self.give_up_at = now + patience
-            return False
-        return now >= self.give_up_at
-
-
-@final
-class _Waiter:
-    """A caller that waits for an item's outcome."""
-
-    __slots__ = ("event", "outcome")
-
-    def __init__(self) -> None:
-        self.event = anyio.Event()
-        self.outcome: Any = None
-
-    def done(self, outcome: Any) -> None:
-        self.outcome = outcome
-        self.event.set()
 
 
 @final
@@ -104,7 +51,7 @@ class GroupCall(WireCall):
     def __init__(self, group: Group[Any]) -> None:
         super().__init__()
         self._group = group
-        self._riders: list[_Entry] = []
+        self._riders: list[Entry] = []
         self._bytes: bytes | None = None
         self._read: Callable[[Any], list[Verdict]] | None = None
         self.label = group.verb
@@ -199,7 +146,7 @@ class Group(Generic[I]):
         self._build = build
         self._size = size
         self._check = check
-        self._line: Line[_Entry] = Line()
+        self._line: Line[Entry] = Line()
         self._call: GroupCall | None = None
 
     async def __call__(self, item: I) -> Verdict:
@@ -212,7 +159,7 @@ class Group(Generic[I]):
         verdict is dropped.
         Delivery: runs at most once if the verb is remembered.
         """
-        waiter = _Waiter()
+        waiter = Waiter()
         entry = self._add(item, self._size(item), waiter.done, None)
         try:
             await waiter.event.wait()
@@ -256,7 +203,7 @@ class Group(Generic[I]):
         Cancellation: as for one item.
         """
         outcomes: list[Any] = []
-        window = _Window(outcomes)
+        window = Window(outcomes)
         source = iter(items)
         try:
             while True:
@@ -283,9 +230,9 @@ class Group(Generic[I]):
 
     # --- for the call -----------------------------------------------------------------------
 
-    def take(self) -> list[_Entry]:
+    def take(self) -> list[Entry]:
         """Take the next call's items out of the line."""
-        taken: list[_Entry] = []
+        taken: list[Entry] = []
         room = MAX_CALL_BYTES
         while len(taken) < MAX_ITEMS:
             entry = self._line.peek()
@@ -297,13 +244,13 @@ class Group(Generic[I]):
             taken.append(entry)
         return taken
 
-    def take_all(self) -> list[_Entry]:
+    def take_all(self) -> list[Entry]:
         """Take every item out of the line."""
         taken = list(self._line)
         self._line = Line()
         return taken
 
-    def build(self, riders: Sequence[_Entry]) -> Transition[list[Verdict]]:
+    def build(self, riders: Sequence[Entry]) -> Transition[list[Verdict]]:
         """Make the transition, with the next number."""
         call = Call(self._tag, self._slot.draw())
         return self._build(self.keys, call, [rider.item for rider in riders])
@@ -326,9 +273,9 @@ class Group(Generic[I]):
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _add(self, item: I, size: int, done: Callable[[Any], None], give_up_at: float | None) -> _Entry:
+    def _add(self, item: I, size: int, done: Callable[[Any], None], give_up_at: float | None) -> Entry:
         self._check()
-        entry = _Entry(item, size, done, give_up_at)
+        entry = Entry(item, size, done, give_up_at)
         self._line.append(entry)
         if self._call is None:
             self._enter()
@@ -338,62 +285,9 @@ class Group(Generic[I]):
         self._call = GroupCall(self)
         self._slot.enter(self._call)
 
-    def _leave(self, entry: _Entry) -> None:
+    def _leave(self, entry: Entry) -> None:
         # A rider is only marked: `Line.leave` of one that stands in no line would miscount.
         if entry.riding:
             entry.gone = True
         else:
             self._line.leave(entry)
-
-
-@final
-class _Window:
-    """How much of `many` is submitted and not answered yet."""
-
-    __slots__ = ("_bytes", "_entries", "_event", "_outcomes", "broken", "open")
-
-    def __init__(self, outcomes: list[Any]) -> None:
-        self._outcomes = outcomes
-        self._bytes = 0
-        self._entries: list[_Entry] = []
-        self._event = anyio.Event()
-        self.open = 0
-        self.broken: UnavailableError | None = None
-
-    @property
-    def full(self) -> bool:
-        return self.open >= _AHEAD * MAX_ITEMS or self._bytes >= _AHEAD * MAX_CALL_BYTES
-
-    def expect(self, size: int) -> Callable[[Any], None]:
-        """Reserve the next place among the outcomes; answer who fills it."""
-        at = len(self._outcomes)
-        self._outcomes.append(None)
-        self.open += 1
-        self._bytes += size
-
-        def done(outcome: Any) -> None:
-            self._outcomes[at] = outcome
-            self.open -= 1
-            self._bytes -= size
-            if type(outcome) is UnavailableError:
-                self.broken = outcome
-            self._event.set()
-
-        return done
-
-    def add(self, entry: _Entry) -> None:
-        self._entries.append(entry)
-
-    def entries(self) -> list[_Entry]:
-        """Answer those that are still open; they are few, since the window is bounded."""
-        self._entries = [entry for entry in self._entries if not entry.gone]
-        return self._entries
-
-    async def wait(self) -> None:
-        """Wait for some outcome."""
-        await self._event.wait()
-        self._event = anyio.Event()
-        self.entries()
-
-    def unsent(self) -> UnavailableError:
-        return UnavailableError(f"not sent, since one before it failed: {self.broken}", sent=False)

@@ -65,10 +65,13 @@ class Line(Generic[L]):
 
     def pop(self) -> L | None:
         """Take who is next out of the line."""
-        item = self.peek()
-        if item is not None:
-            self._items.popleft()
-        return item
+        items = self._items
+        while items:
+            item = items.popleft()
+            if not item.gone:
+                return item
+            self._left -= 1
+        return None
 
     def __iter__(self) -> Iterator[L]:
         """Go through a copy: who is visited may leave."""

@@ -188,7 +188,7 @@ class Pipeline:
         again, outbox, flight = self._again, self._outbox, self._flight
         chunks: list[bytes] = []
         while self._unanswered < ROOM:
-            call = again.pop() or outbox.pop()
+            call = (again.pop() if again else None) or outbox.pop()
             if call is None:
                 break
             call.line = None

@@ -126,6 +126,14 @@ class _Resubscribe(WireCall):
         """The server refuses now what it allowed before."""
         self._subscription.restored(make)
 
+    def dropped(self) -> None:
+        """All channels were removed in the meantime."""
+        self._subscription.nothing_to_restore()
+
+    def lost(self) -> bool:
+        """Again, in front of everything: this very call, so that the next connection adds none."""
+        return True
+
 
 @final
 class Subscription:
@@ -137,6 +145,7 @@ class Subscription:
         self._buffer: deque[Message | Reconnected] = deque()
         self._arrived = anyio.Event()
         self._confirmed: set[str] = set()
+        self._restoring = False
         self._error: MakeError | None = None
         self._closed = False
 
@@ -209,7 +218,10 @@ class Subscription:
 
     def opening(self) -> list[WireCall]:
         """Answer what a new connection begins with."""
-        return [_Resubscribe(self)] if self._confirmed else []
+        if self._restoring or not self._confirmed:
+            return []
+        self._restoring = True
+        return [_Resubscribe(self)]
 
     def push(self, message: list[Any]) -> None:
         """Take a push message; confirmations are known by their pong."""
@@ -218,11 +230,16 @@ class Subscription:
 
     def restored(self, refused: MakeError | None) -> None:
         """All channels are subscribed on a new connection, or refused."""
+        self._restoring = False
         if refused is not None:
             self._error = refused
             self._arrived.set()
         else:
             self._put(Reconnected(self._link.last_loss))
+
+    def nothing_to_restore(self) -> None:
+        """There was no channel left to subscribe on a new connection."""
+        self._restoring = False
 
     def confirmed(self, channel: str) -> None:
         """The server listens to a channel for us, unless it was given up in the meantime."""
