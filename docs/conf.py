@@ -20,6 +20,8 @@ extensions = [
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "echomq_docstrings",
+    "echomq_reference",
     "echomq_tables",
 ]
 source_suffix = {".md": "markdown"}
@@ -31,11 +33,17 @@ html_theme = "furo"
 html_title = "echomq"
 html_copy_source = False
 
+# A word between single backticks is a literal, in docstrings as in Markdown.
+default_role = "literal"
+
 nitpicky = True
 # Other projects' names are not looked up: their inventories would need a network, and a build must not.
 nitpick_ignore_regex = [
     (r"py:.*", r"(anyio|asyncio|attr|attrs|cattrs|collections|concurrent|contextlib|datetime|decimal|enum)(\..*)?"),
     (r"py:.*", r"(hiredis|orjson|os|pathlib|redis|ssl|structlog|trio|types|typing|typing_extensions|uuid)(\..*)?"),
+    # Private modules, whose objects are mentioned by annotations only, and classes that are imported for annotations.
+    (r"py:.*", r"echomq\._.*"),
+    (r"py:.*", r"Random"),
     # Builtins, the names of a stub, and type variables.
     (r"py:.*", r"(Any|BaseException|Exception|RuntimeError|TypeError|ValueError|OSError|TimeoutError|KeyError|None)"),
     (r"py:.*", r"(bool|bytes|dict|float|frozenset|int|list|object|set|str|tuple|type|timedelta|Ellipsis|\.\.\.)"),
