@@ -57,7 +57,7 @@ class Sender(Protocol):
 
 @final
 @attrs.frozen(eq=False)
-class TaskCaller(Generic[P, R]):
+class TaskCaller(Generic[P, R_co]):
     """The producer's side of a task, with options: what `task.options(...)` and `app.task_stub(...)` answer."""
 
     queue: str
@@ -70,7 +70,7 @@ class TaskCaller(Generic[P, R]):
     _signature: Signature | None = attrs.field(repr=False)
     _read: Callable[[bytes], Any] = attrs.field(repr=False)
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[R]:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[R_co]:
         """Make a job without enqueueing it: for `app.enqueue_many`, or a synchronous client.
 
         The arguments are encoded now: changing them later changes nothing.
@@ -82,7 +82,7 @@ class TaskCaller(Generic[P, R]):
         payload = encode_arguments(self._codec, self._signature, args, kwargs)
         return JobCall(self.queue, self.task, payload, self._options, self._read)
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Enqueue a job. See `Queue.enqueue` for what it promises.
 
         Raises:
@@ -93,7 +93,7 @@ class TaskCaller(Generic[P, R]):
         """
         return await self._sender.enqueue(self.call(*args, **kwargs))
 
-    def options(self, **options: Unpack[EnqueueOptions]) -> TaskCaller[P, R]:
+    def options(self, **options: Unpack[EnqueueOptions]) -> TaskCaller[P, R_co]:
         """Answer the same with further options; see `EnqueueOptions` for their names.
 
         Raises:
@@ -105,7 +105,7 @@ class TaskCaller(Generic[P, R]):
 
 @final
 @attrs.frozen(kw_only=True, eq=False)
-class Task(Generic[P, R]):
+class Task(Generic[P, R_co]):
     """A function that workers run, and what is decided about its jobs. Made by `App.task`."""
 
     name: str
@@ -131,7 +131,7 @@ class Task(Generic[P, R]):
     signature: Signature = attrs.field(init=False, repr=False)
     """What it takes."""
     _sender: Sender = attrs.field(repr=False)
-    _caller: TaskCaller[P, R] = attrs.field(init=False, repr=False)
+    _caller: TaskCaller[P, R_co] = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Check every value, and read the signature once."""
@@ -150,7 +150,7 @@ class Task(Generic[P, R]):
         put(self, "is_async", is_async(self.function))
         put(self, "signature", Signature(self.name, self.function))
         options = JobOptions.of({"result_ttl": self.result_ttl, "max_stalls": self.max_stalls})
-        caller: TaskCaller[P, R] = TaskCaller(
+        caller: TaskCaller[P, R_co] = TaskCaller(
             self.queue, self.name, self._sender, self.codec, options, self.signature, self.load_result
         )
         put(self, "_caller", caller)
@@ -171,15 +171,15 @@ class Task(Generic[P, R]):
 
     # --- for producers ----------------------------------------------------------------------
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[R]:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[R_co]:
         """Make a job without enqueueing it. See `TaskCaller.call`."""
         return self._caller.call(*args, **kwargs)
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Enqueue a job. See `TaskCaller.enqueue`."""
         return await self._caller.enqueue(*args, **kwargs)
 
-    def options(self, **options: Unpack[EnqueueOptions]) -> TaskCaller[P, R]:
+    def options(self, **options: Unpack[EnqueueOptions]) -> TaskCaller[P, R_co]:
         """Answer the task's producer side with options for the jobs it makes. See `EnqueueOptions`."""
         return self._caller.options(**options)
 
@@ -240,13 +240,13 @@ class Task(Generic[P, R]):
         """
         return (codec or self.codec).encode(value)
 
-    def load_result(self, data: bytes) -> R:
+    def load_result(self, data: bytes) -> R_co:
         """Decode a result to what the handler says it returns.
 
         Raises:
             DecodeError: It is not of that type.
         """
-        return cast("R", self.codec.decode(data, self.signature.return_type))
+        return cast("R_co", self.codec.decode(data, self.signature.return_type))
 
 
 def encode_arguments(codec: Codec, signature: Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:

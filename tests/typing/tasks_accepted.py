@@ -1,0 +1,65 @@
+"""Read by mypy, not run: what a type checker must accept, with the types it must find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import assert_type
+
+from echomq import App, EchoMQError, Job, JobCall, JobHandle, SyncJob, Task, sync
+
+app = App()
+
+
+@app.task
+async def bare(n: int) -> str:
+    """A coroutine function without options."""
+    return str(n)
+
+
+@app.task(queue="thumbnails", max_attempts=5, timeout=30, result_ttl=60)
+async def thumbnail(job: Job, path: Path, size: int = 128) -> int:
+    """A coroutine function with the job first: callers do not give it."""
+    await job.progress(0)
+    return size
+
+
+@app.task(queue="reports")
+def report(job: SyncJob, year: int, *, title: str) -> bytes:
+    """A plain function, run in a thread."""
+    return title.encode() * year
+
+
+@app.task
+def nothing() -> None:
+    """No arguments, no result."""
+
+
+async def produce() -> None:
+    """What a producer writes."""
+    assert_type(await bare.enqueue(1), JobHandle[str])
+    handle = await thumbnail.enqueue(Path("a.png"), size=64)
+    assert_type(handle, JobHandle[int])
+    assert_type(await handle.result(timeout=10), int)
+    assert_type(await thumbnail.options(delay=5, priority=2, dedup="a.png").enqueue(Path("a.png")), JobHandle[int])
+    assert_type(report.call(2024, title="t"), JobCall[bytes])
+    assert_type(await app.enqueue_many(bare.call(n) for n in range(3)), list[JobHandle[str] | EchoMQError])
+    assert_type(await nothing.enqueue(), JobHandle[None])
+    async for done, value in app.results([handle]):
+        assert_type(done, JobHandle[int])
+        assert_type(value, int | EchoMQError)
+    stub = app.task_stub("thumbnail", queue="thumbnails")
+    await stub.enqueue("anything", at_all=True)
+
+
+def produce_and_block() -> None:
+    """What a synchronous producer writes."""
+    with sync.Client() as client:
+        assert_type(client.enqueue(report.call(1, title="t")).result(timeout=1), bytes)
+
+
+def takes_any_task(task: Task[..., object]) -> str:
+    """Tasks are values."""
+    return task.name
+
+
+takes_any_task(thumbnail)

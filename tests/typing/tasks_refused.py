@@ -1,0 +1,33 @@
+"""Read by mypy, not run: what a type checker must refuse. Each refusal is expected where it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from echomq import App, Job, open_client
+
+app = App()
+
+
+@app.task(queue="thumbnails")
+async def thumbnail(job: Job, path: Path, size: int = 128) -> int:
+    """A coroutine function with the job first."""
+    return size
+
+
+async def produce() -> None:
+    """What a producer may get wrong."""
+    await thumbnail.enqueue("a.png")  # type: ignore[arg-type]
+    await thumbnail.enqueue(Path("a.png"), size="big")  # type: ignore[arg-type]
+    await thumbnail.enqueue(Path("a.png"), colour=1)  # type: ignore[call-arg]
+    await thumbnail.enqueue()  # type: ignore[call-arg]
+    thumbnail.options(prio=1)  # type: ignore[call-arg]
+    thumbnail.options(delay="5")  # type: ignore[arg-type]
+    thumbnail.options(delay=5).call(1)  # type: ignore[arg-type]
+    handle = await thumbnail.enqueue(Path("a.png"))
+    text: str = await handle.result()  # type: ignore[assignment]
+    print(text)
+    async with open_client() as client:
+        await client.queue("q").enqueue("text")  # type: ignore[arg-type]
+        await client.queue("q").enqueue(b"", "t")  # type: ignore[call-arg]
+    app.task(max_attempts="3")  # type: ignore[call-overload]
