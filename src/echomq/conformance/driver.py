@@ -128,4 +128,4 @@ class Driver:
     def bare(self, verb: str, *arguments: bytes | str | int) -> Any:
         """Run a verb with arguments as given, well formed or not; answers the raw reply."""
         call = self.call(verb)
-        return self.raw(Transition(verb, self.keys, (call.client, call.number, *arguments), lambda reply: reply))
+        return self.run(Transition(verb, self.keys, (call.client, call.number, *arguments), lambda reply: reply))

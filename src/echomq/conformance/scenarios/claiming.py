@@ -97,6 +97,25 @@ def torn(b: Bench) -> None:
     b.expect("its holder", b.settle("complete", claimed), "ok")
 
 
+@scenario("a row that cannot be read is counted as torn and left to repair; it is not met again and again", 39)
+def unreadable(b: Bench) -> None:
+    b.torn = True
+    ids = [b.add(), b.add(), b.add(delay_ms=YEAR_MS), b.add()]
+    running = b.worker.claim(1).jobs[0].id
+    for id in ids[:3]:
+        b.server.delete(b.keys.job(id))
+        b.server.rpush(b.keys.job(id), "no hash")
+    b.expire(running)
+    b.due(ids[2])
+    for _ in range(2):
+        b.expect("claimed", [job.id for job in b.worker.claim(1).jobs if job.id != ids[3]], [])
+    b.expect("the readable one", b.state(ids[3]), "active")
+    b.expect("torn", b.count("torn"), 3)
+    b.expect(
+        "left in the sets", [id for name in ("pending", "active", "schedule") for id in b.look().zset(name)], ids[3:]
+    )
+
+
 @scenario("ready work that a claim leaves behind rings for another worker", 12)
 def chain(b: Bench) -> None:
     b.on("enqueue", *(NewJob() for _ in range(3)))

@@ -103,6 +103,14 @@ def own(b: Bench) -> None:
     b.expect("its row lost", b.on("enqueue", job, driver=b.other), ["admitted"])
 
 
+@scenario("an id made anew within its own window is admitted, and begins the window anew", 22)
+def own_window(b: Bench) -> None:
+    job = NewJob(dedup="k", dedup_window_ms=YEAR_MS)
+    b.on("enqueue", job)
+    b.settle("complete", b.take())
+    b.expect("again", b.on("enqueue", job, driver=b.other), ["admitted"])
+
+
 @scenario("redrive takes the dedup key again, or is refused and names who has it", 41, 22)
 def redrive(b: Bench) -> None:
     id = b.add(dedup="k")
@@ -113,6 +121,10 @@ def redrive(b: Bench) -> None:
     b.expect("free", b.on("redrive", id), ["ok"])
     b.expect("the key", b.look().entries["dedup:k"].value, id)
     b.refuses("held again", f"duplicate {id}", b.enqueue, dedup="k")
+    b.bury(id)
+    b.server.set(b.keys.dedup("k"), "JOB00000000001")
+    b.expect("a key whose job is gone", b.on("redrive", id), ["ok"])
+    b.expect("the key", b.look().entries["dedup:k"].value, id)
 
 
 @scenario("redrive within another job's window is refused", 41, 22)

@@ -131,6 +131,20 @@ def late_forged(b: Bench) -> None:
         b.refuses("complete", "EMQSTALE pending", b.settle, "complete", forged)
 
 
+@scenario("a torn row takes no late completion: state and place must both be pending", 19, 39)
+def late_torn(b: Bench) -> None:
+    b.torn = True
+    id = b.add()
+    claimed = b.take()
+    b.expire(id)
+    b.other.plain("reap")
+    b.server.hset(b.keys.job(id), "state", "schedule")
+    b.refuses("another state", "EMQSTALE schedule", b.settle, "complete", claimed)
+    b.server.hset(b.keys.job(id), "state", "pending")
+    b.server.zrem(b.keys.pending, id)
+    b.refuses("in no set", "EMQSTALE pending", b.settle, "complete", claimed)
+
+
 @scenario("a late completion is refused once anything else has happened to the job", 21)
 def late_no_more(b: Bench) -> None:
     for what in ("release", "snooze", "fail", "bury"):

@@ -148,6 +148,9 @@ def events(b: Bench) -> None:
     b.worker.plain("configure", events="none")
     b.bury(b.add())
     b.expect("none", len(seen()), 4)
+    b.worker.plain("configure", events="failures")
+    b.bury(b.add())
+    b.expect("failures again", seen()[4:], ["dead"])
     b.refuses("another word", "EMQKIND events", b.worker.plain, "configure", events="some")
 
 

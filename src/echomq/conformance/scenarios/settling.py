@@ -92,6 +92,29 @@ def rings(b: Bench) -> None:
     b.expect("sooner", b.tokens(), 2)
     b.add(delay_ms=2000)
     b.expect("later", b.tokens(), 2)
+    soonest = b.clock() + 500
+    for _ in range(2):
+        b.add(at_ms=soonest)
+        b.expect("the same moment twice rings once", b.tokens(), 3)
+
+
+@scenario("a snooze because the job does not fit the worker notes since when, once a life")
+def unfit(b: Bench) -> None:
+    id = b.add()
+    for earlier in ("", "1700000000000"):
+        claimed = b.take()
+        if earlier:
+            b.server.hset(b.keys.job(id), "unfit_since", earlier)
+        b.expect("snooze", b.on("snooze", Snoozed(id, claimed.token, claimed.nonce, 0, unfit=True)), ["ok"])
+        since = b.row(id).get("unfit_since", "0")
+        b.expect("since", since == earlier if earlier else 0 <= b.clock() - int(since) < 60_000, True)
+        b.worker.plain("promote")
+    b.bury(id)
+    b.on("redrive", id)
+    b.expect("a new life", "unfit_since" in b.row(id), False)
+    claimed = b.take()
+    b.settle("snooze", claimed, 1)
+    b.expect("a snooze of one's own will", "unfit_since" in b.row(id), False)
 
 
 @scenario("end ends as cancelled or discarded, with a reason, and as nothing else", 40)

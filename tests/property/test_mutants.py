@@ -1,0 +1,98 @@
+"""The scenarios and the machine notice scripts that are broken on purpose."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import redis
+
+from echomq.transitions import ALL_VERBS
+from tests.property.mutants import PLACES, Mutant, caught_by, mutants
+
+# One a verb, chosen among those whose loss would hurt most: (file, kind of mark, name of mark).
+CHOSEN = {
+    "age": ("include/base", "guard", "version"),
+    "browse": ("browse", "guard", "page"),
+    "cancel": ("cancel", "write", "cancel-request"),
+    "checkpoint": ("checkpoint", "guard", "step-back"),
+    "claim": ("claim", "guard", "replay-fence"),
+    "complete": ("complete", "guard", "late"),
+    "configure": ("configure", "guard", "level"),
+    "counts": ("include/base", "guard", "version"),
+    "end": ("end", "guard", "fence"),
+    "enqueue": ("enqueue", "guard", "dedup"),
+    "extend": ("include/fence", "guard", "member"),
+    "fail": ("fail", "bound", "max-attempts"),
+    "log": ("log", "bound", "log"),
+    "pause": ("pause", "write", "paused"),
+    "progress": ("include/fence", "guard", "state"),
+    "promote": ("include/again", "guard", "cancel-again"),
+    "read_job": ("include/base", "guard", "version"),
+    "reap": ("include/reap", "bound", "max-stalls"),
+    "redrive": ("redrive", "guard", "redrive-dedup"),
+    "release": ("include/row", "write", "holder"),
+    "remove": ("remove", "guard", "remove-active"),
+    "resume": ("resume", "write", "resumed"),
+    "ring": ("include/bell", "guard", "bell-paused"),
+    "snooze": ("include/bell", "guard", "bell-head"),
+    "trim": ("trim", "guard", "trim-young"),
+}
+
+# These change nothing that anybody could see: each with its reason.
+EQUIVALENT = {
+    "claim: guard keeper: without `not keeper[1]`": "no keeper has no `keeper_until`, which reads as long past",
+    "claim: guard keeper: `>=` for `>`": "the very millisecond belongs to either",
+    "claim: guard keeper: `<=` for `<`": "the very millisecond belongs to either",
+    "enqueue: guard dedup: `>=` for `>`": "PTTL 0 is a key in its last millisecond",
+    "redrive: guard redrive-dedup: `>=` for `>`": "PTTL 0 is a key in its last millisecond",
+    "redrive: write redrive-dedup: without `not holder`": "no holder is another than the job",
+    "include/once: guard old-call: `>=` for `>`": "the same number was answered a line before",
+    "include/reap: guard lease-ahead: `>=` for `>`": "a lease of just the longest is moved to where it is",
+    "log: write cut-bytes: `>=` for `>`": "subtracts nothing",
+}
+
+
+def test_mutants_chosen_names_every_verb() -> None:
+    """A new verb brings its mutant along."""
+    assert sorted(CHOSEN) == sorted(ALL_VERBS)
+
+
+@pytest.mark.mutants
+@pytest.mark.parametrize("verb", sorted(CHOSEN))
+def test_mutant_is_caught(verb: str, redis_client: redis.Redis) -> None:
+    """The line of each verb that would hurt most cannot go unnoticed."""
+    where, kind, name = CHOSEN[verb]
+    mutant = next(it for it in mutants(where) if (it.kind, it.name) == (kind, name))
+    assert caught_by(mutant, redis_client) is not None, f"nobody noticed {mutant}"
+
+
+def test_mutants_equivalent_are_still_there() -> None:
+    """An exception whose line has gone is taken off the list."""
+    assert {str(mutant) for where in PLACES for mutant in mutants(where)} >= set(EQUIVALENT)
+
+
+@pytest.mark.prove
+@pytest.mark.mutants
+@pytest.mark.timeout(3600)
+def test_mutants_are_all_caught(redis_client: redis.Redis, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every marked line, condition, part of a condition and limit: its loss is noticed, or changes nothing."""
+    survivors: list[Mutant] = []
+    table: Counter[tuple[str, str]] = Counter()
+    for where in PLACES:
+        for mutant in mutants(where):
+            if str(mutant) in EQUIVALENT:
+                table[where, "equivalent"] += 1
+                continue
+            by = caught_by(mutant, redis_client)
+            table[where, "survived" if by is None else "machine" if by == "the machine" else "scenarios"] += 1
+            if by is None:
+                survivors.append(mutant)
+    columns = ("scenarios", "machine", "equivalent", "survived")
+    with capsys.disabled():
+        print(f"\n{'caught by':20}" + "".join(f"{column:>12}" for column in columns))
+        for where in PLACES:
+            if any(table[where, column] for column in columns):
+                print(f"{where:20}" + "".join(f"{table[where, column]:12}" for column in columns))
+        print(f"{'all':20}" + "".join(f"{sum(table[w, column] for w in PLACES):12}" for column in columns))
+    assert [str(it) for it in survivors] == []
