@@ -1,0 +1,228 @@
+"""The rights that the documentation lists suffice for a client and for a worker, and a missing one is named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+import attrs
+import pytest
+import redis
+from structlog.testing import capture_logs
+
+import echomq
+from echomq.embedded import open_server
+from echomq.transitions import ALL_VERBS, load
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "tls-and-acl.md"
+RIGHTS = {
+    name: rights.split()
+    for name, rights in re.findall(r"^user shop-(\w+) on (.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
+}
+READS_AND_ORDERS = {
+    "enqueue", "cancel", "remove", "redrive", "pause", "resume", "configure", "counts", "read_job", "browse", "age",
+}  # fmt: skip
+WORKS = {
+    "claim", "extend", "complete", "fail", "release", "snooze", "end", "progress", "checkpoint", "log", "trim", "ring", "counts",
+}  # fmt: skip
+
+
+def without(name: str, right: str) -> list[str]:
+    """Answer a user's documented rights but for one command."""
+    assert f"+{right}" in RIGHTS[name]
+    return [each for each in RIGHTS[name] if each != f"+{right}"]
+
+
+@attrs.frozen
+class Place:
+    """A server of the test's own, and how to make its users."""
+
+    admin: redis.Redis
+    where: str
+
+    def users(self, *, client: list[str] = RIGHTS["client"], worker: list[str] = RIGHTS["worker"]) -> None:
+        """Make both users, with the documented rights unless told otherwise."""
+        for name, rights in (("client", client), ("worker", worker)):
+            self.admin.execute_command("ACL", "SETUSER", f"shop-{name}", "reset", "on", *rights)
+
+    def url(self, name: str) -> str:
+        """Say where the server is for a user."""
+        return f"valkey://shop-{name}:secret@{self.where}"
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    """A server whose default user is left alone."""
+    with open_server() as server, redis.Redis.from_url(server.url) as admin:
+        parts = urlsplit(server.url)
+        yield Place(admin, f"{parts.hostname}:{parts.port}")
+
+
+def make_app(url: str) -> echomq.App:
+    """Make the worker's app: a task that uses all that a job offers."""
+    app = echomq.App(url, unavailable_after=5)
+
+    @app.task(queue="files", result_ttl=60)
+    async def work(job: echomq.Job, how: str) -> str:
+        await job.progress({"how": how})
+        await job.checkpoint(how, step=1)
+        await job.log(how)
+        match how:
+            case "snooze" if job.attempt == 1:
+                raise echomq.Snooze(0, at_least=0)
+            case "retry" if job.attempt == 1:
+                raise echomq.Retry(0)
+            case "discard":
+                raise echomq.Discard
+            case "die":
+                raise LookupError(how)
+            case "wait":
+                await anyio.sleep_forever()
+        return how
+
+    return app
+
+
+@pytest.mark.anyio
+async def test_acl_documented_rights_suffice(place: Place) -> None:
+    """Enqueue, work, results, cancel and an operator's orders run under the two users, and the server refuses nothing."""
+    place.users()
+    worker_app = make_app(place.url("worker"))
+    with capture_logs() as logs:
+        async with echomq.open_client(place.url("client")) as client, anyio.create_task_group() as tasks:
+            queue = client.queue("files")
+            app = echomq.App(place.url("client"))
+            stub = app.task_stub("work", queue="files", result_ttl=60)
+            run = partial(echomq.run_worker, worker_app, grace=0, cleanup=5, lease=1.0)
+            worker = await tasks.start(run)
+
+            async def enqueue(how: str, **options: str | float) -> echomq.JobHandle[str]:
+                return await client.enqueue(stub.options(**options).call(how))  # type: ignore[arg-type]
+
+            for how in ("done", "snooze", "retry"):
+                assert await (await enqueue(how)).result(10) == how
+            with pytest.raises(echomq.JobFailedError, match="Discard"):
+                await (await enqueue("discard")).result(10)
+            dead = await enqueue("die", max_attempts=1)
+            with pytest.raises(echomq.JobFailedError, match="LookupError"):
+                await dead.result(10)
+            running = await enqueue("wait")
+            while await running.state() != "active":  # noqa: ASYNC110 - another program's doing
+                await anyio.sleep(0.01)
+            assert await running.cancel(reason="enough") == "asked"
+            with pytest.raises(echomq.JobCancelledError, match="enough"):
+                await running.result(10)
+
+            held = await enqueue("held", dedup="held", delay=60)
+            assert not (await enqueue("held", dedup="held")).admitted
+            assert await held.cancel() == "cancelled"
+            await queue.configure(events="all")
+            assert await queue.pause()
+            waiting = await enqueue("done")
+            assert (await queue.age() or ("",))[0] == waiting.id
+            assert (await queue.browse("dead", reverse=True)).total == 1
+            assert await queue.redrive([dead.id]) == [None]
+            assert await queue.remove([dead.id]) == [None]
+            assert (await queue.job(waiting.id, log=True)) is not None
+            assert await queue.resume()
+            assert await waiting.result(10) == "done"
+            assert (await queue.counts()).totals["completed"] == 4
+            shut = await enqueue("wait")
+            while await shut.state() != "active":  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+            await anyio.sleep(0.5)  # a heartbeat of its lease of a second
+            worker.stop()
+        async with echomq.open_client(place.url("client")) as client:
+            assert await client.handle(shut.id, "files").state() == "pending"
+    assert place.admin.execute_command("ACL", "LOG") == []
+    assert [log for log in logs if log["event"].endswith(("unknown", "channel_failed", "park_failed"))] == []
+
+
+def test_acl_sync_client_needs_no_more(place: Place) -> None:
+    """The synchronous client enqueues, reads and cancels with the client's rights."""
+    place.users()
+    with echomq.sync.Client(place.url("client")) as client:
+        handle = client.queue("files").enqueue(b"1", result_ttl=60)
+        with pytest.raises(TimeoutError):
+            handle.result(timeout=0.01)
+        assert handle.cancel() == "cancelled"
+        with pytest.raises(echomq.JobCancelledError):
+            handle.result(timeout=1)
+    assert place.admin.execute_command("ACL", "LOG") == []
+
+
+@pytest.mark.parametrize(("name", "verbs"), [("client", READS_AND_ORDERS), ("worker", WORKS)])
+def test_acl_lists_are_those_of_the_scripts(name: str, verbs: set[str]) -> None:
+    """What the page lists for scripts is what the scripts of these verbs call, no more and no less."""
+    own = {
+        "evalsha",
+        "script|load",
+        "ping",
+        "client|setname",
+        "client|setinfo",
+        "subscribe",
+        "unsubscribe",
+        "blpop",
+        "info",
+    }
+    listed = {right[1:] for right in RIGHTS[name] if right.startswith("+")} - own
+    called = {
+        command.lower()
+        for verb in verbs
+        for command in re.findall(r"(?:call\(|and |or )'(Z?[A-Z]+)'", load(verb).source)
+    }
+    assert listed == called
+    assert verbs <= set(ALL_VERBS)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("right", ["evalsha", "script|load", "subscribe", "ping", "zadd", "hset", "time"])
+async def test_acl_error_names_the_missing_right(place: Place, right: str) -> None:
+    """Whoever lacks a command is told which."""
+    place.users(client=without("client", right))
+    with pytest.raises(echomq.ServerError, match=re.escape(right)) as caught:
+        await _enqueue_and_wait(place)
+    # Within a script, after an item's first write, it is the item's own error.
+    assert isinstance(caught.value, echomq.PermissionDeniedError) or caught.value.code == "EMQTORN"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("instead", "told"), [
+    ("~emq:{other}:*", "key.*enqueue"),
+    ("&emq:{other}:*", "channel.*SUBSCRIBE"),
+])  # fmt: skip
+async def test_acl_error_tells_keys_from_channels(place: Place, instead: str, told: str) -> None:
+    """Whoever lacks a pattern is told of which kind, and for what."""
+    place.users(client=[instead if right[0] == instead[0] else right for right in RIGHTS["client"]])
+    with pytest.raises(echomq.PermissionDeniedError, match=told):
+        await _enqueue_and_wait(place)
+
+
+async def _enqueue_and_wait(place: Place) -> None:
+    async with echomq.open_client(place.url("client"), unavailable_after=5) as client:
+        handle = await client.queue("files").enqueue(b"1", result_ttl=60)
+        await handle.result(timeout=0.05)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("right", "warning"), [
+    ("blpop", "park_failed"), ("subscribe", "cancel_channel_failed"), ("info", "eviction_policy_unknown"), ("client|setinfo", None),
+])  # fmt: skip
+async def test_acl_worker_goes_without_what_it_can_spare(place: Place, right: str, warning: str | None) -> None:
+    """Without the doorbell, the cancel channel or INFO a worker warns and works."""
+    place.users(worker=without("worker", right))
+    with capture_logs() as logs:
+        async with echomq.open_client(place.url("client")) as client, anyio.create_task_group() as tasks:
+            worker = await tasks.start(partial(echomq.run_worker, make_app(place.url("worker"))))
+            handle = await client.queue("files").enqueue(b'{"args":["done"]}', task="work", result_ttl=60)
+            assert await handle.result(10) == "done"
+            worker.stop()
+    warned = {log["event"]: log.get("error", "") for log in logs if log["log_level"] == "warning"}
+    if warning is None:
+        assert warned == {}
+    else:
+        assert right in warned[warning]
