@@ -65,8 +65,8 @@ async def test_leaving_a_park_closes_its_socket_and_eats_no_later_token(
     async with open_wire(server_url) as client:
         before = blocked(redis_client)
         async with client.open_park() as bell:
-            await bell.wait([keys.wake], 0.05)
-            assert bell.may_have_eaten
+            await bell.wait([keys.wake], 0.01)
+            await until(lambda: bell.may_have_eaten)  # once it is connected, the BLPOP stands
         await until(lambda: blocked(redis_client) <= before)
         redis_client.rpush(keys.wake, "1")
         assert redis_client.llen(keys.wake) == 1
@@ -91,6 +91,7 @@ async def test_dead_peer_of_a_park_is_found(
     monkeypatch.setattr(park, "LATE", 0.2)
     async with open_wire(proxy.url) as client, client.open_park() as bell:
         await bell.wait([keys.wake], 0.01)
+        await until(lambda: bell.may_have_eaten)
         proxy.frozen = True
         start = time.monotonic()
         with pytest.raises(UnavailableError, match="BLPOP was not answered") as caught:
@@ -118,9 +119,11 @@ async def test_other_keys_give_the_standing_blpop_up(
     """A park that changes what it waits for does not eat tokens of what it waited for before."""
     other = QueueKeys(queue=f"{keys.queue}-2")
     async with open_wire(server_url) as client, client.open_park() as bell:
-        await bell.wait([keys.wake], 0.05)
-        await bell.wait([other.wake], 0.2)
+        await bell.wait([keys.wake], 0.01)
+        await until(lambda: bell.may_have_eaten)
+        await bell.wait([other.wake], 0.01)
         assert bell.may_have_eaten
+        await until(lambda: client.statistics.connections == 2)
         redis_client.rpush(keys.wake, "1")
         redis_client.rpush(other.wake, "1")
         assert await bell.wait([other.wake], 10) == other.wake
