@@ -1,0 +1,379 @@
+"""What a handler returns or raises decides about its job, and about nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import anyio
+import pytest
+import redis
+from structlog.testing import capture_logs
+
+from echomq.app import App
+from echomq.backoff import Fixed
+from echomq.errors import JobFailedError
+from echomq.job import Job
+from echomq.verdicts import Discard, Retry, Snooze
+from echomq.worker.entry import run_worker
+from tests.worker.support import QUICK, Peek, running, until
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_retry_spends_budget_at_the_delay_it_names(app: App, queue_name: str, peek: Peek) -> None:
+    """`Retry(after)` is a failure with a delay of the handler's choice."""
+
+    @app.task(queue=queue_name, backoff=Fixed(1000))
+    async def handle() -> None:
+        raise Retry(500, reason="the shop is closed")
+
+    async with app, running(app):
+        job = await handle.enqueue()
+        await until(lambda: peek.state(job.id) == "schedule")
+    record = peek.record(job.id)
+    due = peek.client.zscore(peek.keys.schedule, job.id)
+    assert (record.failures, record.holder) == (1, "")
+    assert due is not None
+    assert 400_000 < float(due) - record.since <= 500_000
+    assert record.error is not None
+    assert record.error.message == "the shop is closed"
+
+
+async def test_snooze_spends_nothing(app: App, queue_name: str, peek: Peek) -> None:
+    """`Snooze(after)` puts the job off and leaves its budget alone, with a floor of a second."""
+
+    @app.task(queue=queue_name, max_attempts=1)
+    async def handle() -> None:
+        raise Snooze(0)
+
+    async with app, running(app):
+        job = await handle.enqueue()
+        await until(lambda: peek.state(job.id) == "schedule")
+    record = peek.record(job.id)
+    assert (record.failures, record.stalls) == (0, 0)
+    due = peek.client.zscore(peek.keys.schedule, job.id)
+    assert due is not None
+    assert float(due) - record.since >= 1000
+
+
+async def test_discard_ends_the_job_whatever_its_reason_is(app: App, queue_name: str, peek: Peek) -> None:
+    """`Discard` ends without retry or morgue; a reason that is no sendable text hurts nobody in the same call."""
+    gate = anyio.Event()
+
+    class Rude:
+        def __str__(self) -> str:
+            raise ValueError
+
+    reasons: list[Any] = ["of no use", "lone \udc80 surrogate", "x" * 100_000, 17, Rude(), None]
+
+    @app.task(queue=queue_name, result_ttl=60)
+    async def handle(n: int) -> None:
+        await gate.wait()  # all end at the same moment, so their verdicts leave in one call
+        raise Discard(reasons[n])
+
+    async with app, running(app):
+        jobs = [await handle.enqueue(n) for n in range(len(reasons))]
+        gate.set()
+        for job in jobs:
+            with pytest.raises(JobFailedError) as caught:
+                await job.result(timeout=10)
+            assert caught.value.type == "Discard"
+    found = [peek.record(job.id).reason for job in jobs]
+    assert found[0] == "of no use"
+    assert len(found[2]) == 1024
+    assert found[3] == "17"
+    assert peek.count("dead") == 0
+
+
+async def test_exception_fails_the_job_until_its_budget_is_spent(app: App, queue_name: str, peek: Peek) -> None:
+    """Any other exception is a failure; out of budget, the job is buried with type, message and traceback."""
+
+    @app.task(queue=queue_name, max_attempts=2, backoff=Fixed(0))
+    async def handle() -> None:
+        raise ZeroDivisionError("by zero")
+
+    async with app, running(app):
+        job = await handle.enqueue()
+        own = await handle.options(max_attempts=1).enqueue()
+        await until(lambda: peek.state(job.id) == peek.state(own.id) == "dead")
+    record = peek.record(job.id)
+    assert (record.failures, record.attempts) == (2, 2)
+    assert peek.record(own.id).attempts == 1
+    assert record.error is not None
+    assert (record.error.type, record.error.message) == ("ZeroDivisionError", "by zero")
+    assert "in handle" in record.error.traceback
+
+
+class NeedsThree(Exception):
+    """An exception that cannot be made again from its arguments."""
+
+    def __init__(self, a: int, b: int, c: int) -> None:
+        super().__init__(a)
+
+
+class Mute(Exception):
+    """An exception that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+class Quits(BaseException):
+    """Neither an Exception nor one of Python's own."""
+
+
+def _strange(kind: str) -> BaseException:
+    many = ExceptionGroup("several", [ValueError("one"), KeyError("two")])
+    return {
+        "three": NeedsThree(1, 2, 3),
+        "mute": Mute(),
+        "group of one": ExceptionGroup("outer", [ExceptionGroup("inner", [LookupError("deep")])]),
+        "group": many,
+        "group of exits": BaseExceptionGroup("exits", [SystemExit(1), Quits()]),
+        "exit": SystemExit(3),
+        "base": Quits("quits"),
+        "surrogate": ValueError("\udcff"),
+        "huge": ValueError("y" * 10_000_000),
+    }[kind]
+
+
+async def test_strange_exceptions_fail_their_job_and_nothing_else(app: App, queue_name: str, peek: Peek) -> None:
+    """Whatever a handler raises is kept as bounded text; the worker and the neighbours go on."""
+    kinds = {
+        "three": "NeedsThree", "mute": "Mute", "group of one": "LookupError", "group": "ExceptionGroup",
+        "group of exits": "BaseExceptionGroup", "exit": "SystemExit", "base": "Quits",
+        "surrogate": "ValueError", "huge": "ValueError",
+    }  # fmt: skip
+    done: list[int] = []
+
+    @app.task(queue=queue_name, max_attempts=1)
+    async def handle(kind: str) -> None:
+        await anyio.sleep(0)
+        raise _strange(kind)
+
+    @app.task(queue=queue_name, max_attempts=1)
+    def in_thread(kind: str) -> None:
+        raise _strange(kind)
+
+    @app.task(queue=queue_name)
+    async def neighbour(n: int) -> None:
+        done.append(n)
+
+    async with app, running(app, concurrency=50):
+        jobs = []
+        for n, kind in enumerate(kinds):
+            jobs.append((kind, await handle.enqueue(kind)))
+            jobs.append((kind, await in_thread.enqueue(kind)))
+            await neighbour.enqueue(n)
+        await until(lambda: peek.count("dead") == len(jobs) and len(done) == len(kinds))
+    for kind, job in jobs:
+        error = peek.record(job.id).error
+        assert error is not None
+        assert error.type.rpartition(".")[2] == kinds[kind]
+        assert len(peek.record(job.id).row[b"error"]) <= 4096
+    group = peek.record(jobs[6][1].id).error
+    assert group is not None
+    assert "ValueError: one" in group.message
+
+
+async def test_verdict_within_a_task_group_is_still_a_verdict(app: App, queue_name: str, peek: Peek) -> None:
+    """What a nursery wraps is unfolded."""
+
+    @app.task(queue=queue_name)
+    async def handle() -> None:
+        async def child() -> None:
+            raise Snooze(100)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(child)
+            await anyio.sleep_forever()
+
+    async with app, running(app):
+        job = await handle.enqueue()
+        await until(lambda: peek.state(job.id) == "schedule")
+    assert peek.record(job.id).failures == 0
+
+
+async def test_handler_hit_by_a_cancellation_of_its_own_has_failed(
+    app: App, queue_name: str, peek: Peek, anyio_backend: str
+) -> None:
+    """On asyncio, awaiting a task that was cancelled raises CancelledError: a failure, not the worker's end."""
+    if anyio_backend != "asyncio":
+        pytest.skip("trio has no such thing")
+
+    @app.task(queue=queue_name, max_attempts=1)
+    async def handle() -> None:
+        task = asyncio.ensure_future(asyncio.sleep(100))
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await task
+
+    async with app, running(app):
+        job = await handle.enqueue()
+        await until(lambda: peek.state(job.id) == "dead")
+    error = peek.record(job.id).error
+    assert error is not None
+    assert error.type.endswith("CancelledError")
+
+
+async def test_keyboard_interrupt_in_a_handler_stops_the_worker_in_order(app: App, queue_name: str, peek: Peek) -> None:
+    """Ctrl-C gives the job back, lets the others end, and is raised at the end."""
+    ended: list[str] = []
+
+    @app.task(queue=queue_name)
+    async def handle() -> None:
+        await anyio.sleep(0.02)
+        raise KeyboardInterrupt
+
+    @app.task(queue=queue_name)
+    async def other() -> None:
+        await anyio.sleep(0.1)
+        ended.append("other")
+
+    async with app:
+        await other.enqueue()
+        job = await handle.enqueue()
+        with pytest.raises(KeyboardInterrupt):
+            await run_worker(app, **{**QUICK, "grace": 5.0})
+    assert ended == ["other"]
+    record = peek.record(job.id)
+    assert (peek.state(job.id), record.failures, record.stalls) == ("pending", 0, 0)
+
+
+async def test_result_that_cannot_be_kept_fails_the_job_readably(app: App, queue_name: str, peek: Peek) -> None:
+    """A result that is no JSON, or too large, fails its job and no neighbour's; without `result_ttl` it is not looked at."""
+    gate = anyio.Event()
+
+    @app.task(queue=queue_name, max_attempts=1, result_ttl=60)
+    async def handle(kind: str) -> Any:
+        await gate.wait()
+        return {"set": {object()}, "huge": "x" * 50_000_000, "large": "x" * 1_000_000, "fine": 1}[kind]
+
+    @app.task(queue=queue_name, max_attempts=1)
+    async def unkept() -> Any:
+        return object()
+
+    async with app, running(app) as worker:
+        jobs = {kind: await handle.enqueue(kind) for kind in ("set", "huge", "large", "fine")}
+        await unkept.enqueue()
+        gate.set()
+        assert await jobs["fine"].result(timeout=10) == 1
+        assert len(await jobs["large"].result(timeout=10)) == 1_000_000
+        with pytest.raises(JobFailedError, match="EncodeError"):
+            await jobs["set"].result(timeout=10)
+        with pytest.raises(JobFailedError, match="the result has 50000002 bytes, result_limit is 1048576"):
+            await jobs["huge"].result(timeout=10)
+        await until(lambda: worker.statistics().counters.completed == 3)
+    assert peek.count("stalled") == 0
+
+
+async def test_notes_that_do_not_fit_fail_their_caller_only(app: App, queue_name: str, peek: Peek) -> None:
+    """A step that is no number, or a note too large, raises where it was called and sends nothing."""
+    seen: list[str] = []
+
+    @app.task(queue=queue_name)
+    async def handle(job: Job) -> None:
+        steps: list[Any] = [object(), -1, 1.5, "x"]
+        for step in steps:
+            with pytest.raises(ValueError, match="step"):
+                await job.checkpoint(1, step=step)
+        for note in (job.progress, job.checkpoint):
+            with pytest.raises(ValueError, match="the limit is 1048576"):
+                await note("x" * 2_000_000)
+            with pytest.raises(ValueError):
+                await note(object())
+        with pytest.raises(ValueError):
+            await job.log("x" * 70_000)
+        seen.append("ok")
+
+    async with app, running(app):
+        await handle.enqueue()
+        await until(lambda: seen and peek.empty())
+    assert peek.count("completed") == 1
+
+
+@pytest.mark.parametrize("policy", ["raises", "exits", "negative", "nan", "text", "none", "huge"])
+async def test_backoff_policy_that_fails_is_replaced(app: App, queue_name: str, peek: Peek, policy: str) -> None:
+    """A policy of the user's that raises or answers nonsense costs the log a line; the job is retried by the default."""
+
+    def backoff(failures: int, error: BaseException, rng: Any) -> Any:
+        if policy == "raises":
+            raise LookupError
+        if policy == "exits":
+            sys.exit(1)
+        return {"negative": -1, "nan": float("nan"), "text": "soon", "none": None, "huge": 1e30}[policy]
+
+    @app.task(queue=queue_name, backoff=backoff)
+    async def handle() -> None:
+        raise ValueError
+
+    with capture_logs() as logs:
+        async with app, running(app):
+            job = await handle.enqueue()
+            await until(lambda: peek.record(job.id).failures == 1)
+    assert [line["job"] for line in logs if line["event"] == "backoff_failed"] == [job.id]
+
+
+async def test_backoff_policy_may_answer_a_timedelta(app: App, queue_name: str, peek: Peek) -> None:
+    """Durations are seconds or timedeltas, here as everywhere."""
+    import datetime as dt  # noqa: PLC0415 - here only
+
+    def backoff(*_: Any) -> Any:
+        return dt.timedelta(hours=1)
+
+    @app.task(queue=queue_name, backoff=backoff)
+    async def handle() -> None:
+        raise ValueError
+
+    async with app, running(app):
+        job = await handle.enqueue()
+        await until(lambda: peek.state(job.id) == "schedule")
+    due = peek.client.zscore(peek.keys.schedule, job.id)
+    assert due is not None
+    assert float(due) - peek.record(job.id).since == 3_600_000
+
+
+@pytest.mark.parametrize("own", [False, True])
+async def test_timeout_fails_the_attempt(app: App, queue_name: str, peek: Peek, own: bool) -> None:
+    """A handler that runs too long is cancelled, may read why, and its attempt has failed; the job's word goes first."""
+    seen: list[Any] = []
+
+    @app.task(queue=queue_name, timeout=100 if own else 0.1, max_attempts=1)
+    async def handle(job: Job) -> None:
+        assert job.cancel_reason is None
+        try:
+            await anyio.sleep_forever()
+        finally:
+            seen.append((job.cancelled, job.cancel_reason))
+
+    async with app, running(app):
+        job = await (handle.options(timeout=0.1) if own else handle).enqueue()
+        await until(lambda: peek.state(job.id) == "dead")
+    error = peek.record(job.id).error
+    assert error is not None
+    assert error.type == "TimeoutError"
+    assert "timeout" in error.message
+    assert seen == [(True, "timeout")]
+
+
+async def test_row_that_is_torn_hurts_its_own_job_only(
+    app: App, queue_name: str, peek: Peek, redis_client: redis.Redis
+) -> None:
+    """A number that is none in a row fails or buries that job; the worker goes on."""
+    done: list[int] = []
+
+    @app.task(queue=queue_name, max_attempts=1)
+    async def handle(n: int) -> None:
+        done.append(n)
+        if n > 1:
+            raise ValueError
+
+    async with app:
+        jobs = [await handle.enqueue(n) for n in range(6)]
+        for job, field in zip(jobs, ["timeout_ms", "result_ttl_ms", "max_attempts", "headers", "step"], strict=False):
+            redis_client.hset(peek.keys.job(job.id), field, "torn")
+        async with running(app):
+            await until(lambda: 5 in done and peek.empty())
