@@ -19,7 +19,7 @@ import anyio
 import anyio.abc
 import structlog
 
-from echomq.errors import EchoMQError
+from echomq.errors import EchoMQError, PermissionDeniedError
 from echomq.wire.client import WireClient
 from echomq.wire.subscription import Message, Subscription
 
@@ -70,9 +70,11 @@ class Waiter:
 class _Service:
     """One life of the subscription."""
 
-    __slots__ = ("error", "ready", "subscription")
+    __slots__ = ("error", "ready", "scope", "subscription")
 
     def __init__(self) -> None:
+        # Shielded like the wire's own services: a waiter in a shielded cleanup still hears of its job.
+        self.scope = anyio.CancelScope(shield=True)
         self.ready = anyio.Event()
         self.subscription: Subscription | None = None
         self.error: EchoMQError | None = None
@@ -85,8 +87,8 @@ class Channels:
     def __init__(self, wire: WireClient, tasks: anyio.abc.TaskGroup) -> None:
         self._wire = wire
         self._tasks = tasks
-        self._scope = anyio.CancelScope(shield=True)
         self._service: _Service | None = None
+        self._closed = False
         self._bells: dict[str, set[Bell]] = {}
         self._stale: list[Bell] = []
 
@@ -118,14 +120,20 @@ class Channels:
         """
         await self._unsubscribe()
         subscription = await self._open()
-        await subscription.add(channel)
+        try:
+            await subscription.add(channel)
+        except PermissionDeniedError as error:
+            # The server does not say which channel it means.
+            raise PermissionDeniedError(error.code, f"{error.message}: {channel}") from error
         bell = Bell(self, channel, ring, subscription)
         self._bells.setdefault(channel, set()).add(bell)
         return bell
 
     def close(self) -> None:
         """End the service; whoever still waits looks once more, and finds the client closed."""
-        self._scope.cancel()
+        self._closed = True
+        if self._service is not None:
+            self._service.scope.cancel()
         self._ring_all()
 
     def closed(self, bell: Bell) -> None:
@@ -136,6 +144,8 @@ class Channels:
 
     async def _open(self) -> Subscription:
         service = self._service
+        if self._closed:
+            raise RuntimeError("this client is closed")
         if service is None:
             service = self._service = _Service()
             self._tasks.start_soon(self._run, service)
@@ -145,8 +155,7 @@ class Channels:
         return service.subscription
 
     async def _run(self, service: _Service) -> None:
-        # Shielded like the wire's own services: a waiter in a shielded cleanup still hears of its job.
-        with self._scope:
+        with service.scope:
             try:
                 async with self._wire.open_subscription() as subscription:
                     service.subscription = subscription

@@ -8,6 +8,7 @@ Theory of operation
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
@@ -37,12 +38,12 @@ class Signature:
 
     __slots__ = (
         "_bindable",
+        "_cells",
         "_globals",
         "_hints",
         "_job_at",
         "_job_defaults",
         "_keywords",
-        "_locals",
         "_most",
         "_positional",
         "_required",
@@ -68,9 +69,9 @@ class Signature:
         full = inspect.signature(function)
         scope = plain if hasattr(plain, "__globals__") else getattr(type(plain), "__call__", plain)  # noqa: B004
         self._globals: dict[str, Any] = getattr(scope, "__globals__", {})
-        self._locals: dict[str, Any] = {}
-        if inspect.isfunction(plain):
-            self._locals.update(inspect.getclosurevars(plain).nonlocals)
+        self._cells: dict[str, types.CellType] = {}
+        if inspect.isfunction(plain) and plain.__closure__ is not None:
+            self._cells.update(zip(plain.__code__.co_freevars, plain.__closure__, strict=True))
         self._hints: dict[str, Any] = {}
         self._unresolved: dict[str, tuple[Any, Exception | None]] = {
             name: (parameter.annotation, None)
@@ -109,10 +110,14 @@ class Signature:
     # --- annotations ------------------------------------------------------------------------
 
     def _try_resolve(self) -> None:
+        names = {}
+        for name, cell in self._cells.items():
+            with contextlib.suppress(ValueError):  # empty yet: a function that calls itself
+                names[name] = cell.cell_contents
         for name, (annotation, _) in list(self._unresolved.items()):
             holder = types.SimpleNamespace(__annotations__={name: annotation})
             try:
-                hints = typing.get_type_hints(holder, self._globals, self._locals, include_extras=True)
+                hints = typing.get_type_hints(holder, self._globals, names, include_extras=True)
             except Exception as error:  # noqa: BLE001 - an annotation is any expression
                 self._unresolved[name] = (annotation, error)
             else:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 import anyio
 import anyio.lowlevel
 
+from echomq._bulk import AT_ONCE, BYTES_AT_ONCE
 from echomq._channels import Channels
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import QueueKeys, check_prefix
-from echomq.queue import AT_ONCE, BYTES_AT_ONCE, Queue
+from echomq.queue import Queue
 from echomq.results import JobHandle, Results
 from echomq.wire.client import WireClient, open_wire
 

@@ -7,10 +7,11 @@ Every method checks its arguments before any I/O. Calls of one verb that are mad
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack, final
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, final
 
 import anyio.lowlevel
 
+from echomq._bulk import Content, Round
 from echomq._items import (
     CANCEL_STATES,
     MINTS,
@@ -22,7 +23,7 @@ from echomq._items import (
     taken,
 )
 from echomq._options import EnqueueOptions, JobOptions
-from echomq.errors import EchoMQError, InvalidJobError, UnavailableError
+from echomq.errors import EchoMQError, UnavailableError
 from echomq.protocol.ids import check_id
 from echomq.protocol.keys import QueueKeys, check_task_name
 from echomq.protocol.refusals import COLLISION, DUPLICATE, Verdict
@@ -52,15 +53,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Content = tuple[str, bytes, JobOptions, Callable[[bytes], Any]]
-"""A job of many: task, payload, options, and what decodes the result."""
 CancelOutcome = Literal["cancelled", "asked"]
 """`cancelled`: it was not running and has ended. `asked`: it runs, and its worker has been told."""
-
-AT_ONCE: Final = 8192
-"""Jobs of one round of `enqueue_many`: some thirty calls, after which the last reply is waited for."""
-BYTES_AT_ONCE: Final = 8 << 20
-"""Bytes of payload of one round, so that memory is bounded by bytes too."""
 
 
 @final
@@ -192,7 +186,7 @@ class Queue:
         return answers
 
     async def _send_round(self, source: Iterator[Content], answers: list[Any]) -> UnavailableError | None:
-        round_ = _Round(source, answers)
+        round_ = Round(source, answers)
         outcomes = await self._enqueue.many(round_)
         broken = None
         for at, job, read, outcome in zip(round_.places, round_.jobs, round_.reads, outcomes, strict=True):
@@ -363,37 +357,3 @@ class Queue:
         """
         oldest = await self.wire.run(age(self.keys, self._call))
         return None if oldest is None else (oldest[0], to_seconds(oldest[1]))
-
-
-@final
-class _Round:
-    """Makes the jobs of one round as they are drawn, and keeps what their verdicts are matched with."""
-
-    __slots__ = ("_answers", "_source", "jobs", "places", "reads")
-
-    def __init__(self, source: Iterator[Content], answers: list[Any]) -> None:
-        self._source = source
-        self._answers = answers
-        self.jobs: list[StampedJob] = []
-        self.reads: list[Any] = []
-        self.places: list[int] = []
-
-    def __iter__(self) -> Iterator[StampedJob]:
-        answers, jobs, reads, places = self._answers, self.jobs, self.reads, self.places
-        room = BYTES_AT_ONCE
-        while room > 0 and len(jobs) < AT_ONCE:
-            drawn = next(self._source, None)
-            if drawn is None:
-                return
-            task, payload, options, read = drawn
-            try:
-                job = options.new_job(task, payload)
-            except InvalidJobError as error:
-                answers.append(error)  # too large, say: it fails no other
-                continue
-            places.append(len(answers))
-            answers.append(None)
-            jobs.append(job)
-            reads.append(read)
-            room -= len(payload)
-            yield job

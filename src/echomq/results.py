@@ -180,13 +180,13 @@ class Results(Generic[T]):
 
     def __init__(self, handles: Iterable[JobHandle[T]]) -> None:
         self._open: dict[str, list[JobHandle[T]]] = {}
-        for handle in handles:
-            self._open.setdefault(handle.channel, []).append(handle)
         self._found: deque[tuple[JobHandle[T], T | EchoMQError]] = deque()
         self._bells: dict[str, Bell] = {}
         self._todo: dict[str, None] = {}  # an ordered set: the channels whose rows are to be read
         self._event = anyio.Event()
         self._look_at_all = -math.inf
+        for handle in handles:
+            self._open.setdefault(handle.channel, []).append(handle)
 
     def __aiter__(self) -> AsyncIterator[tuple[JobHandle[T], T | EchoMQError]]:
         return self

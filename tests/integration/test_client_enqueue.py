@@ -101,7 +101,7 @@ async def test_enqueue_many_answers_in_order_and_a_bad_one_fails_no_other(queue:
 
 async def test_enqueue_many_goes_on_over_rounds(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long iterable is drawn in rounds, and progress is told after each."""
-    monkeypatch.setattr("echomq.queue.AT_ONCE", 100)
+    monkeypatch.setattr("echomq._bulk.AT_ONCE", 100)
     told: list[int] = []
 
     async def progress(count: int) -> None:
@@ -269,6 +269,7 @@ async def test_enqueue_many_cancelled_leaves_whole_jobs(queue: Queue) -> None:
     page = await queue.browse("pending", count=256, reverse=True)
     assert page.jobs[0][0].payload == b"last"
     assert len(page.jobs) == min(counts.pending, 256)
+    assert (await queue.browse(State.DEAD)).jobs == ()
 
 
 # --- the other verbs --------------------------------------------------------------------------

@@ -15,11 +15,13 @@ from echomq import (
     JobCancelledError,
     JobFailedError,
     JobHandle,
+    PermissionDeniedError,
     Queue,
     ResultNotKeptError,
     open_client,
 )
 from echomq.conformance.proxy import FaultProxy
+from echomq.embedded import open_server
 from echomq.protocol.ids import mint
 from tests.integration.working import complete, end, fail, until
 
@@ -215,3 +217,28 @@ async def test_result_of_a_task_has_its_declared_type(app: App, queue_name: str)
         await complete(app.client, app.queue(queue_name), sizes.dump_result({"a": (1, 2)}))
         assert await handle.result(timeout=5) == {"a": (1, 2)}
         assert await app.handle(handle.id, queue_name).result(timeout=5) == {"a": [1, 2]}
+
+
+async def test_result_goes_on_when_channels_are_forbidden_and_allowed_again(
+    queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ACL that takes the channels away costs waiters the quick word; one that gives them back needs no restart."""
+    monkeypatch.setattr("echomq.results.REREAD_AFTER", 0.5)
+    with open_server() as server, redis.Redis.from_url(server.url) as admin:
+        admin.execute_command("ACL", "SETUSER", "app", "on", ">secret", "+@all", "~*", "allchannels")
+        address = server.url.partition("://")[2].rpartition("@")[2]
+        async with open_client(f"valkey://app:secret@{address}") as mine:
+            queue = mine.queue(queue_name)
+            first, second = [await queue.enqueue(b"", result_ttl=60) for _ in range(2)]
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(first.result)
+                await until(lambda: listeners(admin, [first]) == [1])
+                admin.execute_command("ACL", "SETUSER", "app", "resetchannels")
+                await anyio.sleep(0.3)  # the subscription is lost, and refused on the new connection
+                with pytest.raises(PermissionDeniedError, match=second.id), anyio.fail_after(4):
+                    await second.result()
+                admin.execute_command("ACL", "SETUSER", "app", "allchannels")
+                tasks.start_soon(second.result)
+                await until(lambda: listeners(admin, [second]) == [1])
+                await complete(mine, queue)
+                await complete(mine, queue)

@@ -238,6 +238,19 @@ def test_task_resolves_a_class_defined_further_down(app: App) -> None:
     assert run(handler, b'{"args":[{"n":1}]}') == Later(1)
 
 
+def test_task_may_name_itself(app: App) -> None:
+    """A handler's closure is not complete while it is being decorated, and its local classes are found in it."""
+
+    class Local(TypedDict):
+        n: int
+
+    @app.task
+    def again(value: Local) -> Any:
+        return again.name, Local, value
+
+    assert run(again, b'{"args":[{"n":1}]}') == ("again", Local, {"n": 1})
+
+
 @attrs.frozen
 class Later:
     n: int

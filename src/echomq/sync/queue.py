@@ -40,10 +40,11 @@ from echomq.transitions import (
 )
 
 if TYPE_CHECKING:
+    from echomq._bulk import Content
     from echomq.protocol.codec import Codec
     from echomq.protocol.keys import QueueKeys
     from echomq.protocol.stamps import StampedJob
-    from echomq.queue import CancelOutcome, Content
+    from echomq.queue import CancelOutcome
     from echomq.sync.runner import Runner
     from echomq.transitions.configure import EventLevel
 

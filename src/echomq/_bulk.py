@@ -1,0 +1,54 @@
+"""Enqueueing many: in rounds of bounded size, each job made when its turn comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, final
+
+from echomq._options import JobOptions
+from echomq.errors import InvalidJobError
+
+if TYPE_CHECKING:
+    from echomq.protocol.stamps import StampedJob
+
+AT_ONCE: Final = 8192
+"""Jobs of one round of `enqueue_many`: some thirty calls, after which the last reply is waited for."""
+BYTES_AT_ONCE: Final = 8 << 20
+"""Bytes of payload of one round, so that memory is bounded by bytes too."""
+
+Content = tuple[str, bytes, JobOptions, Callable[[bytes], Any]]
+"""A job of many: task, payload, options, and what decodes the result."""
+
+
+@final
+class Round:
+    """Makes the jobs of one round as they are drawn, and keeps what their verdicts are matched with."""
+
+    __slots__ = ("_answers", "_source", "jobs", "places", "reads")
+
+    def __init__(self, source: Iterator[Content], answers: list[Any]) -> None:
+        self._source = source
+        self._answers = answers
+        self.jobs: list[StampedJob] = []
+        self.reads: list[Any] = []
+        self.places: list[int] = []
+
+    def __iter__(self) -> Iterator[StampedJob]:
+        answers, jobs, reads, places = self._answers, self.jobs, self.reads, self.places
+        room = BYTES_AT_ONCE
+        while room > 0 and len(jobs) < AT_ONCE:
+            drawn = next(self._source, None)
+            if drawn is None:
+                return
+            task, payload, options, read = drawn
+            try:
+                job = options.new_job(task, payload)
+            except InvalidJobError as error:
+                answers.append(error)  # too large, say: it fails no other
+                continue
+            places.append(len(answers))
+            answers.append(None)
+            jobs.append(job)
+            reads.append(read)
+            room -= len(payload)
+            yield job
