@@ -15,7 +15,7 @@ nothing special but in comments that its reader does not see:
 | `<!-- skip: why -->`, `<!-- needs: module -->` | the next block is only compiled; or so if the module is not installed |
 | `<!-- env: NAME=value -->` | for the commands and snippets from here on |
 
-Other commands (`make`, `pip`, ...) are for the reader alone.
+Other commands (`make`, `pip`, ...) are for the reader alone. `valkey://localhost:6379` means the private server.
 """
 
 from __future__ import annotations
@@ -206,8 +206,12 @@ class Page:
 
 def main(path: str) -> None:
     """Run the page at a path."""
-    text = Path(path).read_text(encoding="utf-8")
     with open_server() as server, tempfile.TemporaryDirectory() as directory:
+        text = (
+            Path(path)
+            .read_text(encoding="utf-8")
+            .replace("valkey://localhost:6379", server.url.replace("redis://", "valkey://"))
+        )
         os.environ |= {"ECHOMQ_URL": server.url, "PYTHONUNBUFFERED": "1"}
         os.chdir(directory)
         sys.path.insert(0, directory)
