@@ -40,7 +40,9 @@ class CallRefusedError(EchoMQError):
 
 def connect(url: str) -> redis.Redis:
     """Make a plain client: replies are bytes, and nothing is sent twice behind our back."""
-    return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=30)
+    scheme, mark, rest = url.partition("://")  # redis-py does not know Valkey's own
+    known = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
+    return redis.Redis.from_url(f"{known}{mark}{rest}", retry=Retry(NoBackoff(), 0), socket_timeout=30)
 
 
 @final
