@@ -1,0 +1,92 @@
+"""`claim`: the whole keyspace before and after."""
+
+from __future__ import annotations
+
+import pytest
+
+from echomq.conformance.bench import Bench
+from echomq.conformance.driver import CallRefusedError
+from echomq.conformance.items import YEAR_MS
+from tests.lua.watching import changes, running
+
+
+def test_claim_moves_a_job_under_a_lease(bench: Bench) -> None:
+    """Place, state, token and nonce; the wake tokens of an empty queue go."""
+    id = bench.add()
+    reply, changed = changes(bench, lambda: bench.worker.claim(2), A=id)
+    assert [job.id for job in reply.jobs] == [id]  # type: ignore[attr-defined]
+    assert changed - {"job:A[since] = T"} == {
+        "pending: gone", "active[A] = T", "job:A[state] = active", "job:A[attempts] = 1", "job:A[holder] = WORKER.1",
+        "meta[lease_max_ms] = 600000", "meta[keeper] = WORKER", "meta[keeper_until] = T", "wake: gone",
+        "event claimed A",
+    }  # fmt: skip
+
+
+def test_claim_of_an_empty_queue_changes_nothing(bench: Bench) -> None:
+    """Not even the keeper, for there is no moment to wait for."""
+    reply, changed = changes(bench, lambda: bench.worker.claim(1))
+    assert reply.next_ms == 1000  # type: ignore[attr-defined]
+    assert changed == set()
+
+
+def test_claim_of_a_paused_queue_leases_nothing(bench: Bench) -> None:
+    """Jobs stay where they are."""
+    bench.add()
+    bench.worker.plain("pause")
+    reply, changed = changes(bench, lambda: bench.worker.claim(1))
+    assert reply.jobs == []  # type: ignore[attr-defined]
+    assert changed == {"wake: gone"}
+
+
+def test_claim_reaps_and_promotes_first(bench: Bench) -> None:
+    """A dead worker's job and a due one are pending before any is leased."""
+    lost = running(bench)
+    due = bench.add(delay_ms=YEAR_MS)
+    bench.expire(lost.id)
+    bench.due(due)
+    bench.worker.plain("pause")
+    _, changed = changes(bench, lambda: bench.other.claim(1), A=lost.id, B=due)
+    assert changed - {f"job:{name}[since] = T" for name in "AB"} == {
+        "active: gone", "schedule: gone", "pending[A] = 0.0", "pending[B] = 0.0", "job:A[state] = pending",
+        "job:A[stalls] = 1", "job:B[state] = pending", "counts[stalled] = 1", "event stalled A", "event promoted B",
+        "wake: gone",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(5))
+@pytest.mark.parametrize("bad", ["", "x", "0", "-1", "1.5", "nan", "inf", "1e15"])
+def test_claim_refuses_numbers_out_of_range(bench: Bench, at: int, bad: str) -> None:
+    """count, lease_ms, cap_ms, max_bytes, bound: the whole call, before its first write."""
+    lost = running(bench)
+    bench.expire(lost.id)
+    argv: list[str | bytes | int] = [1, 1000, 1000, 1000, 10]
+    argv[at] = bad
+
+    def claim() -> None:
+        with pytest.raises(CallRefusedError, match="EMQKIND claim"):
+            bench.worker.bare("claim", *argv)
+
+    assert changes(bench, claim) == (None, set())
+
+
+def test_claim_sent_again_only_renews(bench: Bench) -> None:
+    """The same jobs; no score but theirs changes."""
+    id = bench.add()
+    bench.worker.claim(1)
+    bench.rescore("active", id, 1000)
+    reply, changed = changes(bench, lambda: bench.worker.resend("claim"), A=id)
+    assert [job.id for job in reply.jobs] == [id]  # type: ignore[attr-defined]
+    assert changed == {"active[A] = T"}
+
+
+def test_claim_sent_late_is_refused(bench: Bench) -> None:
+    """A later call has run."""
+    bench.add()
+    bench.worker.claim(1)
+    bench.worker.claim(1)
+
+    def late() -> None:
+        with pytest.raises(CallRefusedError, match="EMQSTALE call 1 is older than the last call 2"):
+            bench.worker.resend("claim", back=2)
+
+    assert changes(bench, late) == (None, set())

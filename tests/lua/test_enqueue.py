@@ -1,0 +1,86 @@
+"""`enqueue`: the whole keyspace before and after."""
+
+from __future__ import annotations
+
+import pytest
+
+from echomq.conformance.bench import Bench
+from echomq.conformance.driver import CallRefusedError
+from echomq.conformance.items import YEAR_MS
+from echomq.protocol.records import NewJob
+from tests.lua.watching import changes
+
+PLAIN: list[bytes | str | int] = [0, 0, 0, "", 0, 1, "payload", "x"]
+
+
+def test_enqueue_places_a_job_in_pending(bench: Bench) -> None:
+    """Row, place, token; and nothing that is a default."""
+    job = NewJob(payload=b"x", task="t", priority=2, max_attempts=5, headers={"a": "b"})
+    answer, changed = changes(bench, lambda: bench.on("enqueue", job), A=job.id)
+    assert answer == ["admitted"]
+    assert changed == {
+        "job:A[state] = pending", "job:A[since] = T", "job:A[by] = PRODUCER", "job:A[payload] = x", "job:A[task] = t",
+        "job:A[priority] = 2", "job:A[max_attempts] = 5", 'job:A[headers] = {"a":"b"}', "pending[A] = -2.0",
+        "wake: 0 -> 1", "event enqueued A",
+    }  # fmt: skip
+
+
+def test_enqueue_places_a_later_job_in_the_schedule(bench: Bench) -> None:
+    """And rings, for it is the schedule's first."""
+    job = NewJob(delay_ms=1000, dedup="k", dedup_window_ms=YEAR_MS)
+    _, changed = changes(bench, lambda: bench.on("enqueue", job), A=job.id)
+    assert changed == {
+        "job:A[state] = schedule", "job:A[since] = T", "job:A[by] = PRODUCER", "job:A[payload] = ", "job:A[dedup] = k",
+        "dedup:k = A with a TTL", "schedule[A] = T", "wake: 0 -> 1", "event enqueued A",
+    }  # fmt: skip
+
+
+def test_enqueue_makes_meta(bench: Bench) -> None:
+    """The first job of a queue brings the protocol's version."""
+    bench.server.delete(bench.keys.meta)
+    _, changed = changes(bench, bench.enqueue)
+    assert "meta[protocol] = 1.0" in changed
+
+
+def test_enqueue_refuses_a_duplicate_and_a_collision(bench: Bench) -> None:
+    """And changes nothing."""
+    first = NewJob(dedup="k")
+    bench.on("enqueue", first)
+    items = [NewJob(dedup="k"), NewJob(id=first.id)]
+    answer, changed = changes(bench, lambda: bench.on("enqueue", *items, driver=bench.other))
+    assert (answer, changed) == ([f"duplicate {first.id}", "collision"], set())
+
+
+def test_enqueue_refuses_a_closing_queue(bench: Bench) -> None:
+    """No row, no key, no setting."""
+    bench.server.hset(bench.keys.meta, "closing", "1")
+    assert changes(bench, bench.enqueue) == ("EMQSTATE closing", set())
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "bad"),
+    [
+        (at, name, bad)
+        for at, name in ((0, "priority"), (1, "delay_ms"), (2, "at_ms"), (4, "dedup_window_ms"))
+        for bad in ("", "x", "-3000", "0.5", "nan", "inf", "1e300")
+    ],
+)
+def test_enqueue_refuses_numbers_out_of_range(bench: Bench, at: int, name: str, bad: str) -> None:
+    """Before any write."""
+    argv = [NewJob().id, *PLAIN]
+    argv[at + 1] = bad
+    answer, changed = changes(bench, lambda: bench.producer.bare("enqueue", *argv))
+    assert (answer, changed) == ([f"EMQKIND {name} {bad}".encode()], set())
+
+
+@pytest.mark.parametrize(
+    "tail", [["id"], ["id", 0, 0, 0, "", 0, 65], ["id", 0, 0, 0, "", 0, 1, "payload"], ["id", 0, 0, 0, "", 0, "x"]]
+)
+def test_enqueue_refuses_a_malformed_call_whole(bench: Bench, tail: list[bytes | str | int]) -> None:
+    """Its well-formed items, too."""
+
+    def enqueue() -> None:
+        with pytest.raises(CallRefusedError, match="EMQKIND malformed call: item 2"):
+            bench.producer.bare("enqueue", NewJob().id, *PLAIN, *tail)
+
+    assert changes(bench, enqueue) == (None, set())
