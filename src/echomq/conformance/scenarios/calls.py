@@ -106,6 +106,31 @@ def late_copy(b: Bench) -> None:
         b.refuses(verb, "EMQSTALE call", driver.resend, verb, back=2)
 
 
+@scenario("no remembered verb runs a call that a later one has overtaken", 2)
+def all_late(b: Bench) -> None:
+    for verb in ("complete", "fail", "release", "snooze", "end", "progress", "checkpoint", "log"):
+        for _ in range(2):
+            id = b.add()
+            b.settle(verb, b.take(), 1)
+            b.ground.end_all()
+        b.refuses(verb, "EMQSTALE call", b.worker.resend, verb, back=2)
+    ids = [b.add() for _ in range(4)]
+    for id in ids[:2]:
+        b.bury(id)
+        b.on("redrive", id)
+        b.on("cancel", CancelRequest(id, "why"))
+        b.worker.plain("configure", events="failures")
+    for id in ids[2:]:
+        b.on("remove", id)
+    for driver, verb in (
+        (b.producer, "redrive"),
+        (b.producer, "cancel"),
+        (b.producer, "remove"),
+        (b.worker, "configure"),
+    ):
+        b.refuses(verb, "EMQSTALE call", driver.resend, verb, back=2)
+
+
 @scenario("calls of one client do not speak for another, nor those of one verb for another", 2)
 def own_memory(b: Bench) -> None:
     b.add()

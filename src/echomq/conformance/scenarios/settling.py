@@ -219,21 +219,41 @@ def logs(b: Bench) -> None:
     b.expect("the newest", b.look().items(f"job:{id}:log"), ("y",))
 
 
-@scenario("a cancel request is never forgotten: fail, snooze, release and reap end the job as cancelled", 17)
+@scenario("a cancel request is never forgotten: fail, snooze, release, reap and claim end the job as cancelled", 17)
 def cancelled(b: Bench) -> None:
-    for verb in ("fail", "snooze", "release", "reap"):
-        id = b.add(result_ttl_ms=60_000)
-        claimed = b.take()
-        b.expect("asked", b.on("cancel", CancelRequest(id, "enough")), [f"asked {claimed.token}"])
-        if verb == "reap":
-            b.expire(id)
-            b.expect("reaped", b.worker.plain("reap"), 1)
-        else:
-            b.expect(verb, b.settle(verb, claimed), "cancelled enough")
-        row = b.row(id)
-        b.expect(verb, (row["state"], row["kind"], row["reason"]), ("done", "cancelled", "enough"))
-        b.expect("the request", "cancel" in row, False)
-    b.expect("counted", b.count("cancelled"), 4)
+    for verb in ("fail", "snooze", "release", "reap", "claim"):
+        for ttl in (60_000, None):
+            id = b.add(result_ttl_ms=ttl)
+            claimed = b.take()
+            b.expect("asked", b.on("cancel", CancelRequest(id, "enough")), [f"asked {claimed.token}"])
+            if verb in {"reap", "claim"}:
+                b.expire(id)
+                b.expect(
+                    verb,
+                    b.worker.plain("reap") if verb == "reap" else b.worker.claim(1).jobs,
+                    1 if verb == "reap" else [],
+                )
+            else:
+                b.expect(verb, b.settle(verb, claimed), "cancelled enough")
+            row = b.row(id)
+            kept = ("done", "cancelled", "enough", None) if ttl else (None,) * 4
+            b.expect(verb, (row.get("state"), row.get("kind"), row.get("reason"), row.get("cancel")), kept)
+    b.expect("counted", b.count("cancelled"), 10)
+
+
+@scenario("should a scheduled row carry a cancel request, promote and claim end it: such a row never becomes ready", 17)
+def cancelled_scheduled(b: Bench) -> None:
+    for verb in ("promote", "claim"):
+        for ttl in (60_000, None):
+            id = b.add(delay_ms=YEAR_MS, result_ttl_ms=ttl)
+            b.server.hset(b.keys.job(id), "cancel", "enough")
+            b.due(id)
+            b.expect(
+                verb,
+                b.worker.plain("promote") if verb == "promote" else b.worker.claim(1).jobs,
+                1 if verb == "promote" else [],
+            )
+            b.expect(verb, b.row(id).get("kind"), "cancelled" if ttl else None)
 
 
 @scenario("a job that would be buried is cancelled if somebody asked for that", 17)
