@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, final
 
 from echomq._options import JobOptions
-from echomq.errors import InvalidJobError
+from echomq.errors import InvalidJobError, UnavailableError
 
 if TYPE_CHECKING:
     from echomq.protocol.stamps import StampedJob
@@ -18,6 +18,11 @@ BYTES_AT_ONCE: Final = 8 << 20
 
 Content = tuple[str, bytes, JobOptions, Callable[[bytes], Any]]
 """A job of many: task, payload, options, and what decodes the result."""
+
+
+def not_sent(broken: UnavailableError) -> UnavailableError:
+    """Make the error of a job that was not tried: an outage costs one wait, and not one a call."""
+    return UnavailableError(f"not sent, since one before it failed: {broken}", sent=False)
 
 
 @final

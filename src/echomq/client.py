@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import anyio
 import anyio.lowlevel
 
-from echomq._bulk import AT_ONCE, BYTES_AT_ONCE
+from echomq._bulk import AT_ONCE, BYTES_AT_ONCE, Content, not_sent
 from echomq._channels import Channels
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.protocol.codec import Codec, JsonCodec
@@ -103,29 +104,33 @@ class Client:
 
         Server effect, Cancellation, Delivery: as for `Queue.enqueue_many`.
         """
-        answers: list[Any] = []
         source = iter(calls)
-        broken: UnavailableError | None = None
-        while broken is None:
+        first = next(source, None)
+        if first is None:
+            await anyio.lowlevel.checkpoint()
+            return []
+        # Nearly always all go to one queue: then they are made while those before them are on the wire.
+        other: list[JobCall[T]] = []
+        run = _of_one_queue(first, source, other)
+        answers: list[Any] = await self.queue(first.queue).send_many(run, progress)
+        rest = chain(other, source)
+        broken = _broken(answers)
+        while portion := list(_portion(rest)):
             places: dict[str, list[int]] = {}
-            portion = list(_portion(source))
-            if not portion:
-                await anyio.lowlevel.checkpoint()
-                return answers
-            for at, call in enumerate(portion):
+            for at, call in enumerate(portion, len(answers)):
                 places.setdefault(call.queue, []).append(at)
-            answered: list[Any] = [None] * len(portion)
+            start = len(answers)
+            answers += [None] * len(portion)
             for name, ats in places.items():
-                jobs = ((c.task, c.payload, c.options, c.read) for c in map(portion.__getitem__, ats))
-                for at, answer in zip(ats, await self.queue(name).send_many(jobs), strict=True):
-                    answered[at] = answer
-                    if type(answer) is UnavailableError:
-                        broken = answer
-            answers += answered
+                if broken is None:
+                    sent = await self.queue(name).send_many(_content(portion[at - start]) for at in ats)
+                    broken = _broken(sent)
+                else:
+                    sent = [not_sent(broken) for _ in ats]
+                for at, answer in zip(ats, sent, strict=True):
+                    answers[at] = answer
             if progress is not None:
                 await progress(len(answers))
-        text = f"not sent, since one before it failed: {broken}"
-        answers.extend(UnavailableError(text, sent=False) for _ in source)
         return answers
 
     def results(self, handles: Iterable[JobHandle[T]]) -> Results[T]:
@@ -134,6 +139,26 @@ class Client:
         The errors are those that `handle.result()` would raise about the job. An outage is raised, not yielded.
         """
         return Results(handles)
+
+
+def _broken(answers: list[Any]) -> UnavailableError | None:
+    last = answers[-1]
+    return last if isinstance(last, UnavailableError) else None
+
+
+def _content(call: JobCall[Any]) -> Content:
+    return call.task, call.payload, call.options, call.read
+
+
+def _of_one_queue(first: JobCall[T], source: Iterator[JobCall[T]], other: list[JobCall[T]]) -> Iterator[Content]:
+    """Go through the calls of the first one's queue; the first of another ends it, and is put aside."""
+    yield _content(first)
+    queue = first.queue
+    for call in source:
+        if call.queue != queue:
+            other.append(call)
+            return
+        yield call.task, call.payload, call.options, call.read
 
 
 def _portion(source: Iterator[JobCall[T]]) -> Iterator[JobCall[T]]:

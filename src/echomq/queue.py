@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, final
 
 import anyio.lowlevel
 
-from echomq._bulk import Content, Round
+from echomq._bulk import Content, Round, not_sent
 from echomq._items import (
     CANCEL_STATES,
     MINTS,
@@ -181,8 +181,7 @@ class Queue:
                 return answers
             if progress is not None:
                 await progress(len(answers))
-        text = f"not sent, since one before it failed: {broken}"
-        answers.extend(UnavailableError(text, sent=False) for _ in source)
+        answers.extend(not_sent(broken) for _ in source)
         return answers
 
     async def _send_round(self, source: Iterator[Content], answers: list[Any]) -> UnavailableError | None:

@@ -18,6 +18,7 @@ from echomq import (
     PermissionDeniedError,
     Queue,
     ResultNotKeptError,
+    State,
     open_client,
 )
 from echomq.conformance.proxy import FaultProxy
@@ -242,3 +243,14 @@ async def test_result_goes_on_when_channels_are_forbidden_and_allowed_again(
                 await until(lambda: listeners(admin, [second]) == [1])
                 await complete(mine, queue)
                 await complete(mine, queue)
+
+
+async def test_result_cancelled_leaves_the_job_and_no_channel(queue: Queue, redis_client: redis.Redis) -> None:
+    """Cancelling ends the waiting, not the job, and lets go of what the waiting held."""
+    handle = await queue.enqueue(b"", result_ttl=60)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(handle.result)
+        await until(lambda: listeners(redis_client, [handle]) == [1])
+        tasks.cancel_scope.cancel()
+    await until(lambda: listeners(redis_client, [handle]) == [0])
+    assert await handle.state() is State.PENDING

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+import anyio
 import attrs
 import pytest
 
@@ -27,6 +28,7 @@ from echomq import (
     State,
     SyncJob,
     Task,
+    UnavailableError,
 )
 from echomq.protocol.records import JobRecord
 
@@ -455,3 +457,16 @@ def test_backoff_grows_to_its_cap_and_spreads() -> None:
     for make in (lambda: Exponential(first=-1), lambda: Exponential(factor=0.5), lambda: Fixed(float("inf"))):
         with pytest.raises(ValueError, match=r"first|factor|seconds"):
             make()
+
+
+@pytest.mark.anyio
+async def test_app_enqueues_nothing_more_after_an_outage(queue_name: str) -> None:
+    """One wait for all, whatever the number of jobs and queues; each says that it was not sent."""
+    app = App("valkey://127.0.0.1:1", unavailable_after=0.2)
+    a = app.task(name="a", queue=f"{queue_name}.a")(lambda n: n)
+    b = app.task(name="b", queue=f"{queue_name}.b")(lambda n: n)
+    async with app:
+        with anyio.fail_after(5):
+            answers = await app.enqueue_many((a, b)[n % 2].call(n) for n in range(20_000))
+    assert len(answers) == 20_000
+    assert all(isinstance(answer, UnavailableError) and not answer.sent for answer in answers)

@@ -10,6 +10,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from echomq._bulk import not_sent
 from echomq.client import server_url
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.protocol.codec import Codec, JsonCodec
@@ -102,8 +103,7 @@ class Client:
         broken: UnavailableError | None = None
         for name, some in groupby(calls, key=lambda call: call.queue):
             if broken is not None:
-                text = f"not sent, since one before it failed: {broken}"
-                answers.extend(UnavailableError(text, sent=False) for _ in some)
+                answers.extend(not_sent(broken) for _ in some)
                 continue
             queue, before = self.queue(name), len(answers)
             jobs = ((c.task, c.payload, c.options, c.read) for c in some)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
+from echomq._bulk import not_sent
 from echomq._items import (
     CANCEL_STATES,
     MINTS,
@@ -136,9 +137,8 @@ class Queue:
             if progress is not None:
                 progress(len(answers))
             if isinstance(found[-1], UnavailableError):
-                text = f"not sent, since one before it failed: {found[-1]}"
                 rest = (1 if held else 0) + sum(1 for _ in source)
-                answers.extend(UnavailableError(text, sent=False) for _ in range(rest))
+                answers.extend(not_sent(found[-1]) for _ in range(rest))
                 return answers
 
     def _send_call(self, jobs: list[StampedJob], reads: list[Any]) -> list[Any]:
