@@ -14,27 +14,23 @@ If you change this
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import Final
 
 import redis
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from echomq.conformance import model_verbs
 from echomq.conformance.driver import CallRefusedError
-from echomq.conformance.expectations import ContradictionError, compare, no_change
+from echomq.conformance.expectations import ContradictionError
 from echomq.conformance.items import FORGERIES, NOTES, SETTLING, Pick, forge, make_item, new_job
-from echomq.conformance.keyspace import Playground
-from echomq.conformance.model import Queue
-from echomq.conformance.snapshot import Snapshot, take
-from echomq.protocol.refusals import Verdict
+from echomq.conformance.snapshot import take
+from echomq.conformance.stage import Stage, spell
 from echomq.protocol.states import State
 from echomq.transitions import CancelRequest, Script
 
 PICK: Final = st.integers(0, 255)
-ANY: Final = 230
-"""Picks from here on take any job that ever was; the others, one in a state that makes sense."""
 PICKS: Final = st.lists(PICK, min_size=1, max_size=4)
 CLIENT: Final = st.integers(0, 2)
 BOUND: Final = st.sampled_from([1, 2, 256])
@@ -48,68 +44,8 @@ ROUNDS: Final = ("promote", "reap", "trim", "ring")
 REMEMBERED: Final = ("enqueue", "claim", *SETTLING, *NOTES, *OPERATORS, "pause", "resume")
 
 
-def spell(verdict: Verdict) -> str:
-    """Spell a verdict as the model does."""
-    return "retry" if verdict.code == "retry" else f"{verdict.code} {verdict.detail}".strip()
-
-
-class Spine(RuleBasedStateMachine):
-    """One queue, three clients, no clock. Subclass it with `server` set, as `machine` does."""
-
-    server: ClassVar[redis.Redis]
-    scripts: ClassVar[Mapping[str, Script]] = {}
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ground = Playground(self.server, scripts=self.scripts)
-        self.keys = self.ground.keys
-        self.clients = [self.ground.client() for _ in range(3)]
-        self.model = Queue()
-        self.known: list[str] = []
-        self.leases: dict[str, list[tuple[int, str]]] = {}
-        self.replies: dict[tuple[int, str], Any] = {}
-        self.snap = Snapshot({})
-        self.unchanged = False
-        self.awake = 0
-        self.steps = 0
-
-    def teardown(self) -> None:
-        """Leave nothing behind."""
-        self.ground.clear()
-
-    # --- what is checked after each step -----------------------------------------------------
-
-    @invariant()
-    def agrees(self) -> None:
-        """Look at everything once."""
-        before, self.snap = self.snap, take(self.server, self.keys)
-        if self.unchanged:
-            no_change(before, self.snap)
-        compare(self.model, self.snap, awake=self.awake)
-        self.unchanged = False
-        self.steps += 1
-
-    def expect(self, what: str, seen: object, expected: object) -> None:
-        """Compare an answer."""
-        if seen != expected:
-            raise ContradictionError(f"{what}: expected {expected!r}, seen {seen!r}")
-
-    def run_items(self, client: int, verb: str, items: Sequence[Any], expected: list[str]) -> None:
-        """Run one call and compare its verdicts."""
-        seen = [spell(verdict) for verdict in self.clients[client].items(verb, *items)]
-        self.expect(f"{verb} {[model_verbs.spell(item) for item in items]}", seen, expected)
-        self.replies[client, verb] = seen
-        self.unchanged = all(text.startswith(("EMQ", "duplicate", "collision")) for text in seen)
-
-    def order(self, *names: str) -> list[str]:
-        """Answer the ids of sets in the order in which the server meets them."""
-        return [id for name in names for id in self.snap.zset(name)]
-
-    def choose(self, pick: int, *states: State) -> str:
-        """Choose a job: mostly one in a state that makes sense, now and then any that ever was."""
-        fitting = [id for id in self.known if id in self.model.jobs and self.model.jobs[id].state in states]
-        ids = fitting if fitting and pick < ANY else self.known
-        return ids[pick % len(ids)]
+class Spine(Stage):
+    """What producers, workers, operators, time and the network do."""
 
     # --- producers ---------------------------------------------------------------------------
 
