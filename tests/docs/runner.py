@@ -7,8 +7,8 @@ nothing special but in comments that its reader does not see:
 | --- | --- |
 | a `python` block that begins with `# name.py` | it is written to that file |
 | any other `python` block | it is executed; `await` may stand at its top level; names last to the page's end |
-| a `console` block | each `$ python ...` is run and must succeed; `&` leaves it running, `$ kill [-SIGNAL] %1` signals the last such |
-| the lines below a command | they occur in its output, in this order; `...` stands for anything |
+| a `console` block | each `$ python ...` is run and must succeed; `&` leaves it running as `%1`, `%2`, ..., for `$ kill [-SIGNAL] %1` and `$ wait %1`; `$ sleep 1` is one |
+| the lines below a command | they occur in its output, in this order; `...` stands for anything. One left running is waited for |
 | `<!-- check: code -->` | executed like a block |
 | `<!-- worker: arguments -->` | `python -m echomq.worker arguments` runs from here to the page's end |
 | `<!-- open: name -->` | from here to the page's end everything is within `async with name:` |
@@ -126,7 +126,7 @@ class Page:
         elif piece.kind == "console" and not only_compile:
             self._type(piece.text)
         elif piece.kind == "worker":
-            self._start([sys.executable, "-m", "echomq.worker", *shlex.split(piece.text)])
+            self._start([sys.executable, "-m", "echomq.worker", *shlex.split(piece.text)], ["worker_started"])
         elif piece.kind == "open":
             await self.stack.enter_async_context(self.names[piece.text])
         elif piece.kind == "env":
@@ -158,12 +158,15 @@ class Page:
         words = shlex.split(command)
         if words[0] == "kill":
             self._kill(words[1:])
-            return
+        if words[0] == "wait":
+            self._wait(words[1], wanted)
+        if words[0] == "sleep":
+            time.sleep(float(words[1]))
         if words[0] != "python":
             return
         words[0] = sys.executable
         if words[-1] == "&":
-            self._start(words[:-1])
+            self._start(words[:-1], wanted)
             return
         done = subprocess.run(
             words, cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=COMMAND_LIMIT, check=False
@@ -172,26 +175,34 @@ class Page:
             what = f"it exited with {done.returncode}" if done.returncode else f"no line {missing!r}"
             raise PageError(f"$ {command}\n{done.stdout}\n{what}")
 
-    def _start(self, words: list[str]) -> None:
-        log = (self.directory / f"background-{len(self.left_running)}.log").open("w", encoding="utf-8")
-        process = subprocess.Popen(words, cwd=self.directory, stdout=log, stderr=subprocess.STDOUT, text=True)
-        log.close()
+    def _start(self, words: list[str], wanted: list[str]) -> None:
+        path = self.directory / f"background-{len(self.left_running) + 1}.log"
+        with path.open("w", encoding="utf-8") as log:
+            process = subprocess.Popen(words, cwd=self.directory, stdout=log, stderr=subprocess.STDOUT, text=True)
         self.left_running.append(process)
         self.stack.callback(self._end, process)
-        if "echomq.worker" in words:  # its reader sees that it has started before typing on
-            until = time.monotonic() + COMMAND_LIMIT
-            while "worker_started" not in Path(log.name).read_text(encoding="utf-8"):
-                if process.poll() is not None or time.monotonic() > until:
-                    raise PageError(f"{words} did not start:\n{Path(log.name).read_text(encoding='utf-8')}")
-                time.sleep(0.02)
+        until = time.monotonic() + COMMAND_LIMIT
+        while (missing := missing_line(wanted, path.read_text(encoding="utf-8"))) is not None:
+            if process.poll() is not None or time.monotonic() > until:
+                raise PageError(f"$ {shlex.join(words)} &\n{path.read_text(encoding='utf-8')}\nno line {missing!r}")
+            time.sleep(0.02)
 
     def _kill(self, words: list[str]) -> None:
         name = words[0].removeprefix("-") if len(words) > 1 else "TERM"
         number = int(name) if name.isdecimal() else signal.Signals[f"SIG{name.removeprefix('SIG')}"]
-        process = self.left_running[-1]
+        process = self._left_running(words[-1])
         process.send_signal(number)
         if number != signal.SIGSTOP:
             process.wait(COMMAND_LIMIT)
+
+    def _wait(self, which: str, wanted: list[str]) -> None:
+        code = self._left_running(which).wait(COMMAND_LIMIT)
+        output = (self.directory / f"background-{which.removeprefix('%')}.log").read_text(encoding="utf-8")
+        if code != 0 or missing_line(wanted, output) is not None:
+            raise PageError(f"$ wait {which}\n{output}\nit exited with {code}, or lacks one of {wanted}")
+
+    def _left_running(self, which: str) -> subprocess.Popen[str]:
+        return self.left_running[int(which.removeprefix("%")) - 1]
 
     @staticmethod
     def _end(process: subprocess.Popen[str]) -> None:
