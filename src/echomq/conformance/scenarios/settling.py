@@ -88,11 +88,11 @@ def rings(b: Bench) -> None:
     b.server.delete(b.keys.wake)
     b.settle("snooze", claimed, 1)
     b.expect("the schedule's first", b.tokens(), 1)
-    b.add(delay_ms=1000)
+    b.add(delay_ms=100_000)
     b.expect("sooner", b.tokens(), 2)
-    b.add(delay_ms=2000)
+    b.add(delay_ms=200_000)
     b.expect("later", b.tokens(), 2)
-    soonest = b.clock() + 500
+    soonest = b.clock() + 50_000
     for _ in range(2):
         b.add(at_ms=soonest)
         b.expect("the same moment twice rings once", b.tokens(), 3)
