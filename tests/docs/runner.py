@@ -15,7 +15,7 @@ nothing special but in comments that its reader does not see:
 | `<!-- skip: why -->`, `<!-- needs: module -->` | the next block is only compiled; or so if the module is not installed |
 | `<!-- env: NAME=value -->` | for the commands and snippets from here on |
 
-Other commands (`make`, `pip`, ...) are for the reader alone. `valkey://localhost:6379` means the private server.
+Other commands (`make`, `pip`, ...) are for the reader alone. `localhost:6379` means the private server.
 """
 
 from __future__ import annotations
@@ -218,11 +218,9 @@ class Page:
 def main(path: str) -> None:
     """Run the page at a path."""
     with open_server() as server, tempfile.TemporaryDirectory() as directory:
-        text = (
-            Path(path)
-            .read_text(encoding="utf-8")
-            .replace("valkey://localhost:6379", server.url.replace("redis://", "valkey://"))
-        )
+        text = Path(path).read_text(encoding="utf-8")
+        for scheme in ("redis", "valkey"):
+            text = text.replace(f"{scheme}://localhost:6379", server.url.replace("redis://", f"{scheme}://"))
         os.environ |= {"ECHOMQ_URL": server.url, "PYTHONUNBUFFERED": "1"}
         os.chdir(directory)
         sys.path.insert(0, directory)

@@ -1,0 +1,48 @@
+"""What the reference says by hand agrees with the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from echomq.protocol.keys import QueueKeys
+from echomq.protocol.records import _KNOWN
+from echomq.transitions import ALL_VERBS, load
+
+KEYS = (Path(__file__).parents[2] / "docs" / "reference" / "keys.md").read_text("utf-8")
+RESERVED = {"void", "waiting"}
+
+
+def _section(title: str) -> str:
+    return KEYS.split(f"# {title}\n")[1].split("\n## ")[0]
+
+
+def test_keys_table_is_that_of_the_scripts() -> None:
+    """Each key that some script's header names is in the table with its type, and no other."""
+    listed = dict(re.findall(r"^\| `([^`]+)` \| (\w+) \|", _section("Keys"), re.MULTILINE))
+    named = dict(key.split() for verb in ALL_VERBS for key in load(verb).header.keys)
+    assert {suffix: kind for suffix, kind in listed.items() if suffix not in RESERVED} == {
+        suffix: kind for suffix, kind in named.items() if suffix not in RESERVED
+    }
+    assert listed.keys() >= RESERVED
+    assert all(
+        hasattr(QueueKeys, suffix) or hasattr(QueueKeys(queue="q"), suffix) for suffix in listed if suffix.isalpha()
+    )
+
+
+def test_row_fields_are_those_that_scripts_and_records_know() -> None:
+    """The row's table names each field that is read or written, and no other."""
+    cells = re.findall(r"^\| (`.*?) \|", _section("The row"), re.MULTILINE)
+    listed = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+    # Reserved in the records, written by no script.
+    assert listed - {"log_bytes", "unfit_since"} == {name.decode() for name in _KNOWN} - {"cancel_token"}
+
+
+def test_settings_are_those_that_scripts_touch() -> None:
+    """The table of `meta` names each field that some script reads or writes, and no other."""
+    cells = re.findall(r"^\| (`.*?) \|", _section("The settings"), re.MULTILINE)
+    listed = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+    calls = [
+        arguments for verb in ALL_VERBS for arguments in re.findall(r"call\('H\w+', META, (.*?)\)", load(verb).source)
+    ]
+    assert listed == {name for arguments in calls for name in re.findall(r"'(\w+)'", arguments)}
