@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -13,11 +13,15 @@ import redis
 
 from echomq.app import App
 from echomq.conformance.proxy import FaultProxy, open_proxy
+from echomq.protocol.ids import new_tag
 from echomq.protocol.keys import QueueKeys
-from echomq.protocol.records import JobRecord
+from echomq.protocol.records import Claimed, JobRecord
 from echomq.queue import Queue
+from echomq.transitions import Call, Transition, claim, reap
 from echomq.worker.entry import run_worker
 from echomq.worker.run import Worker
+
+T = TypeVar("T")
 
 QUICK: dict[str, Any] = {"lease": 5.0, "grace": 0.2, "cleanup": 1.0, "concurrency": 10}
 """Options of a worker that ends soon and whose leases do not."""
@@ -59,6 +63,26 @@ class Peek:
     def __init__(self, client: redis.Redis, queue: str) -> None:
         self.client = client
         self.keys = QueueKeys(queue=queue)
+
+    def run(self, transition: Transition[T]) -> T:
+        """Run a transition as somebody else."""
+        script = transition.script
+        self.client.script_load(script.source)
+        return transition.read(self.client.execute_command(*transition.command()))
+
+    def claim(self, count: int = 1, lease: float = 60.0) -> list[Claimed]:
+        """Claim as another worker, which keeps what it gets."""
+        call = Call(new_tag(), 1)
+        return self.run(claim(self.keys, call, count=count, lease_ms=int(lease * 1000))).jobs
+
+    def reap(self) -> None:
+        """Take leases that are over back, as any worker's next claim would."""
+        self.run(reap(self.keys, Call(new_tag()), bound=256))
+
+    def now(self) -> float:
+        """Read the server's clock, ms."""
+        seconds, micros = self.client.time()
+        return float(seconds) * 1000 + float(micros) / 1000
 
     def record(self, id: str) -> JobRecord:
         """Read a job's row; empty when there is none."""

@@ -14,7 +14,7 @@ from tests.worker.support import Peek, running, until
 pytestmark = pytest.mark.anyio
 
 
-class Rude(Exception):
+class Rude(Exception):  # noqa: N818 - as rude as its name
     """An exception of a hook of the user's, which cannot even be shown."""
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ async def test_job_that_does_not_fit_is_put_off_and_then_buried(
     assert record.payload == payload
     assert record.error is not None
     assert (kind == "unknown") == ("unknown task 'other'" in record.error.message)
-    assert [line["log_level"] for line in logs if line["event"] == "job_unfit"][0] == "warning"
+    assert next(line["log_level"] for line in logs if line["event"] == "job_unfit") == "warning"
     assert [line["log_level"] for line in logs if line["event"] == "job_unfit"][-1] == "error"
 
 

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 import redis
 from structlog.testing import capture_logs
@@ -106,14 +107,14 @@ async def test_exception_fails_the_job_until_its_budget_is_spent(app: App, queue
     assert "in handle" in record.error.traceback
 
 
-class NeedsThree(Exception):
+class NeedsThree(Exception):  # noqa: N818
     """An exception that cannot be made again from its arguments."""
 
     def __init__(self, a: int, b: int, c: int) -> None:
         super().__init__(a)
 
 
-class Mute(Exception):
+class Mute(Exception):  # noqa: N818
     """An exception that cannot be shown."""
 
     def __str__(self) -> str:
@@ -152,7 +153,7 @@ async def test_strange_exceptions_fail_their_job_and_nothing_else(app: App, queu
 
     @app.task(queue=queue_name, max_attempts=1)
     async def handle(kind: str) -> None:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         raise _strange(kind)
 
     @app.task(queue=queue_name, max_attempts=1)

