@@ -17,8 +17,9 @@ local lease = whole(ARGV[4], 1, 604800000)
 local cap = whole(ARGV[5], 1, 60000)
 local max_bytes = whole(ARGV[6], 1, 1073741824)
 local bound = whole(ARGV[7], 1, 10000)
-if not (count and lease and cap and max_bytes and bound) then --!guard argv
-  return redis.error_reply('EMQKIND claim: count, lease_ms, cap_ms, max_bytes or bound is out of range')
+-- An unnumbered claim would draw one nonce for all of its client's: a failover could then hand out a pair twice.
+if not (count and lease and cap and max_bytes and bound and NUMBER > 0) then --!guard argv
+  return redis.error_reply('EMQKIND claim: its number, count, lease_ms, cap_ms, max_bytes or bound is out of range')
 end
 local NONCE = CLIENT .. '.' .. ARGV[2]
 

@@ -40,7 +40,7 @@ def claim(
 
     Args:
         keys: The queue.
-        call: Who calls; its tag and number make the nonce of the leases.
+        call: Who calls; its tag and number make the nonce of the leases, so the number is above 0.
         count: How many jobs at most, 1 to 10,000.
         lease_ms: How long the leases last, ms.
         cap_ms: The longest `next_ms` worth answering, ms.

@@ -52,6 +52,13 @@ def argv(b: Bench) -> None:
         b.refuses(name, "EMQKIND claim", b.worker.claim, **options)
 
 
+@scenario("a claim without a number is refused: it would draw the same nonce each time", 7)
+def unnumbered(b: Bench) -> None:
+    b.add()
+    driver = b.client(numbered=False)
+    b.refuses("claim", "EMQKIND claim", driver.claim)
+
+
 @scenario("tokens increase over claims, and no pair of token and nonce comes twice", 7)
 def tokens(b: Bench) -> None:
     b.add()
