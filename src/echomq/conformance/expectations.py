@@ -9,7 +9,7 @@ from echomq.conformance.model import Queue
 from echomq.conformance.snapshot import Snapshot, differences
 from echomq.protocol.states import State
 
-MADE_UP: Final = frozenset({"since", "reason"})
+MADE_UP: Final = frozenset({"since", "reason", "unfit_since"})
 """Row fields whose text the scripts make: a moment, and a sentence for people."""
 
 
@@ -50,6 +50,8 @@ def compare(model: Queue, snap: Snapshot, *, awake: int = 0) -> None:
             for name in sorted(expected.keys() | seen.keys())
             if expected.get(name) != seen.get(name)
         ]
+        if ("unfit_since" in job.notes) != ("unfit_since" in row):
+            lines.append(f"{id}: unfit_since is {row.get('unfit_since')!r}")
         if list(snap.items(f"job:{id}:log")) != job.log:
             lines.append(f"{id}: its log is {snap.items(f'job:{id}:log')}, expected {job.log}")
         if (job.state in {State.DEAD, State.DONE} and job.notes.get("kind") in {"dead", "cancelled", "discarded"}) != (

@@ -77,7 +77,7 @@ def make_item(verb: str, id: str, token: int, nonce: str, pick: int = 0) -> Any:
         case "release":
             return Release(id, token, nonce)
         case "snooze":
-            return Snoozed(id, token, nonce, far)
+            return Snoozed(id, token, nonce, far, unfit=pick % 16 == 5)
         case "end":
             return Ending(id, token, nonce, ("cancelled", "discarded")[pick % 2], f"reason {pick}")
         case "extend":

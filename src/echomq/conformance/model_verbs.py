@@ -115,6 +115,8 @@ def _release(queue: Queue, job: Job, item: Release) -> str:  # noqa: ARG001
 def _snooze(queue: Queue, job: Job, item: Snoozed) -> str:
     verdict = queue.again(job, "snooze", State.SCHEDULE, due=item.delay_ms == 0)
     job.nonce = None
+    if verdict is None and item.unfit:
+        job.notes["unfit_since"] = "since the first time"
     return verdict or "ok"
 
 
