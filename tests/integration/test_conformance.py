@@ -65,6 +65,14 @@ def test_conformance_says_when_there_is_no_server() -> None:
     assert CliRunner().invoke(main, ["--embedded", "--only", "no such story"]).exit_code == 2
 
 
+def test_conformance_takes_every_scheme(server_url: str) -> None:
+    """`valkey://` is as good as `redis://`."""
+    host = server_url.partition("://")[2]
+    for scheme in ("valkey", "redis"):
+        result = CliRunner().invoke(main, [f"{scheme}://{host}", "--only", "late holder"])
+        assert result.exit_code == 0, result.output
+
+
 def test_conformance_runs_on_a_server_of_its_own() -> None:
     """`--embedded` needs no address."""
     result = CliRunner().invoke(main, ["--embedded", "--only", "late holder"])
