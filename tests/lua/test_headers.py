@@ -95,14 +95,14 @@ def test_script_reads_the_clock_once_and_walks_nothing(verb: str) -> None:
 
 
 def test_marks_have_the_form_that_mutants_are_made_from() -> None:
-    """Every mark ends its line, and names are unique in a file but for lines that are alike."""
+    """Each ends its line, and names itself in small letters."""
     for verb in ALL_VERBS:
         for line in load(verb).source.splitlines():
             if "--!" in line:
                 assert re.search(r"--!(guard|write|bound) [a-z-]+$", line), line
 
 
-def test_scripts_are_those_of_the_golden_file(request: pytest.FixtureRequest) -> None:
+def test_scripts_are_those_of_the_golden_file() -> None:
     """A change of what runs on servers shows in review."""
     seen = {verb: load(verb).sha for verb in ALL_VERBS}
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
@@ -193,7 +193,7 @@ def test_scripts_do_what_their_headers_say(verb: str, watch: Watch) -> None:
     header = load(verb).header
     declared = {f"word {it.split()[0]}" for it in (*header.verdicts, *header.refusals)}
     declared |= {f"event {it}" for it in header.events} | {f"move {it}" for it in header.moves}
-    # One call of these makes several of its moves with one job, such as promote and lease.
+    # One claim may make two moves with one job: promote it, or reap it, and lease it.
     moves = [it.split(" -> ") for it in header.moves]
     chains = {f"move {a} -> {d}" for a, b in moves for c, d in moves if b == c} if verb == "claim" else set()
     # Any call may be malformed; a job that is only noted stays where it is.
