@@ -21,6 +21,7 @@ PIECES: Final = 4
 _PIECE_NAMES: Final = ("payload", *(f"payload.{n}" for n in range(1, PIECES)))
 PIECE_KEYS: Final = tuple(name.encode() for name in _PIECE_NAMES)
 """The pieces' row fields, in order."""
+_FURTHER_KEYS: Final = PIECE_KEYS[1:]
 
 
 def payload_fields(payload: bytes) -> tuple[str | bytes, ...]:
@@ -32,6 +33,8 @@ def payload_fields(payload: bytes) -> tuple[str | bytes, ...]:
     size = len(payload)
     if size <= PIECE or size > PIECE * PIECES:
         return ("payload", payload)
+    if size <= 2 * PIECE:  # most payloads that are cut at all; without a loop it takes half the time
+        return ("payload", payload[:PIECE], "payload.1", payload[PIECE:])
     fields: list[str | bytes] = []
     for index in range(0, size, PIECE):
         fields += (_PIECE_NAMES[index // PIECE], payload[index : index + PIECE])
@@ -44,13 +47,12 @@ def join_payload(row: Mapping[bytes, bytes]) -> bytes:
     Raises:
         DecodeError: A piece is short or missing before another.
     """
-    first = row.get(b"payload", b"")
-    if not any(name in row for name in PIECE_KEYS[1:]):
-        return first
-    pieces = [first]
-    for name in PIECE_KEYS[1:]:
+    payload = last = row.get(b"payload", b"")
+    for name in _FURTHER_KEYS:
         piece = row.get(name, b"")
-        if piece and len(pieces[-1]) != PIECE:
-            raise DecodeError(f"a piece is short or missing before {name.decode()}", "payload")
-        pieces.append(piece)
-    return b"".join(pieces)
+        if piece:
+            if len(last) != PIECE:
+                raise DecodeError(f"a piece is short or missing before {name.decode()}", "payload")
+            payload += piece
+        last = piece
+    return payload
