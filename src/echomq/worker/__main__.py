@@ -21,9 +21,11 @@ import click
 import structlog
 
 from echomq.app import App
+from echomq.client import server_url
 from echomq.errors import EchoMQError
 from echomq.protocol.keys import check_queue_name
-from echomq.worker.entry import run_worker
+from echomq.wire.urls import parse
+from echomq.worker.entry import check_served, run_worker
 from echomq.worker.logs import configure_logs
 from echomq.worker.options import WorkerOptions
 
@@ -48,6 +50,9 @@ def find_app(path: str) -> App:
         click.UsageError: There is no such module, attribute, or it is no app.
     """
     module_name, _, attribute = path.partition(":")
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        msg = f"{module_name!r} is no module: name your app as module:attribute"
+        raise click.UsageError(msg)
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does for scripts
     try:
         module = importlib.import_module(module_name)
@@ -61,6 +66,23 @@ def find_app(path: str) -> App:
         msg = f"{module_name!r} has no echomq App named {attribute or 'app'!r} (found {app!r})"
         raise click.UsageError(msg)
     return app
+
+
+def check_app(app: App, queues: tuple[str, ...]) -> None:
+    """Look at what can be known before anything is opened.
+
+    Raises:
+        ValueError: There is nothing to serve, or no server is named, or not by a URL.
+        TypeError: An annotation of a task cannot be resolved.
+    """
+    if not app.tasks:
+        msg = "the app has no tasks: import the modules that declare them"
+        raise ValueError(msg)
+    for queue in queues:
+        check_served(app, check_queue_name(queue))
+    for task in app.tasks.values():
+        task.check()
+    parse(server_url(app.url))
 
 
 def _die() -> NoReturn:
@@ -139,20 +161,22 @@ def main(
     found = find_app(app)
     options = {name: value for name, value in given.items() if value is not None}
     try:
-        WorkerOptions(**options)
-        for queue in queues:
-            check_queue_name(queue)
-    except ValueError as error:
+        settings = WorkerOptions(**options)
+        if url is not None:
+            found.url = url
+        elif embedded:
+            found.url = "valkey://127.0.0.1"  # until its port is known
+        check_app(found, queues)
+    except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None
+    structlog.contextvars.bind_contextvars(worker=settings.name)
     with ExitStack() as stack:
         if embedded:
             from echomq.embedded import open_server  # noqa: PLC0415 - only then is a server binary needed
 
             server = stack.enter_context(open_server())
-            url = server.url
-            _log.info("embedded_server", url=url)
-        if url is not None:
-            found.url = url
+            found.url = server.url
+            _log.info("embedded_server", url=server.url)
         try:
             anyio.run(_serve, found, queues, options, backend="trio")
         except BaseExceptionGroup as group:

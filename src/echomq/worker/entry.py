@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from echomq.worker.execute import Handler
 
 
+def check_served(app: App, queue: str) -> None:
+    """Refuse a queue that the app has no task for: its jobs would be claimed, and could only be put off.
+
+    Raises:
+        TypeError: It has none.
+    """
+    if queue not in app.queues:
+        msg = f"the app has no task on queue {queue!r}; its tasks are on {', '.join(app.queues) or 'none'}"
+        raise TypeError(msg)
+
+
 async def run_worker(
     source: App | Queue,
     handler: Callable[..., Any] | None = None,
@@ -54,12 +65,7 @@ async def run_worker(
             names = tuple(queues) or source.queues
             tasks = source.tasks.values()
             for name in names:
-                if not any(task.queue == name for task in tasks):
-                    # It would claim the jobs there, and could only put them off.
-                    msg = (
-                        f"the app has no task on queue {name!r}; its tasks are on {', '.join(source.queues) or 'none'}"
-                    )
-                    raise TypeError(msg)
+                check_served(source, name)
             app = source if source.is_open else await stack.enter_async_context(source)
             handlers: dict[QueueKeys, dict[str, Handler]] = {
                 app.queue(name).keys: {task.name: task for task in tasks if task.queue == name} for name in names

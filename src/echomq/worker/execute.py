@@ -174,7 +174,8 @@ async def execute(
     try:
         with lease.scope:
             if handler.is_async:
-                return Returned(await handler.function(*args, **kwargs))
+                lease.coroutine = handler.function(*args, **kwargs)
+                return Returned(await lease.coroutine)
 
             def in_thread() -> Any:
                 lease.thread = threading.get_ident()

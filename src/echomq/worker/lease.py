@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import anyio
 
@@ -35,7 +35,7 @@ class Lease:
     """One claimed job under its lease."""
 
     __slots__ = (
-        "calls", "claimed", "completion", "deadline", "now_ms", "reason", "reason_detail", "running", "scope",
+        "calls", "claimed", "completion", "coroutine", "deadline", "now_ms", "reason", "reason_detail", "running", "scope",
         "started_at", "thread", "timeout_at",
     )  # fmt: skip
 
@@ -55,6 +55,8 @@ class Lease:
         """When the handler began, on `time.monotonic`; for the log."""
         self.thread: int | None = None
         """The identifier of the thread the handler runs in, for the log; None for a coroutine function."""
+        self.coroutine: Any = None
+        """What a coroutine function answered, for the log."""
         self.completion: Completion | None = None
         """The verdict of a handler that returned, until it is delivered."""
 

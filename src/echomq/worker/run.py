@@ -37,7 +37,7 @@ from echomq.worker.settle import Settler
 from echomq.worker.signals import Signal
 from echomq.worker.statistics import Counters, WorkerStatistics
 from echomq.worker.timers import Timers
-from echomq.worker.watchdog import Watchdog
+from echomq.worker.watchdog import Watchdog, coroutine_stack
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -329,5 +329,5 @@ class Worker:
                 job=lease.claimed.id,
                 task=lease.claimed.record.task,
                 attempt=lease.claimed.token,
-                stack=self._watchdog.stack(lease.thread) if lease.thread else "a coroutine that shields itself",
+                stack=self._watchdog.stack(lease.thread) if lease.thread else coroutine_stack(lease.coroutine),
             )

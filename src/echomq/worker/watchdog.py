@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import anyio
 import structlog
@@ -24,10 +24,12 @@ from echomq.worker.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
     from echomq.worker.lease import Lease
 
+DEPTH: int = 10
+"""Frames of a stack that are shown."""
 TICK: float = 0.25
 """Seconds between two looks at the clocks."""
 
@@ -115,4 +117,15 @@ class Watchdog:
     def stack(self, thread: int | None = None) -> str:
         """Show where a thread is, the event loop's unless told otherwise; the last ten frames."""
         frame = sys._current_frames().get(thread or self._loop_thread)  # noqa: SLF001 - the only way to look
-        return "" if frame is None else "".join(traceback.format_stack(frame)[-10:])
+        return "" if frame is None else "".join(traceback.format_stack(frame)[-DEPTH:])
+
+
+def coroutine_stack(awaited: Any) -> str:
+    """Show where a coroutine waits; its last ten frames."""
+    frames: list[tuple[FrameType, int]] = []
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+        if frame is not None:
+            frames.append((frame, frame.f_lineno))
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+    return "".join(traceback.StackSummary.extract(iter(frames)).format()[-DEPTH:])

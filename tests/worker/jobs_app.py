@@ -1,0 +1,91 @@
+"""An app that worker processes of the tests run; what it does is told through lists on the server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import anyio
+import redis
+
+from echomq.app import App
+from echomq.job import Job, SyncJob
+from echomq.verdicts import Snooze
+
+QUEUE = os.environ.get("TEST_QUEUE", "default")
+app = App()
+empty = App()
+something = 1
+_client = redis.Redis.from_url(os.environ.get("ECHOMQ_URL", "redis://127.0.0.1:1"))
+
+
+def tell(text: str) -> None:
+    """Say what happens, to the test."""
+    _client.rpush(f"told:{QUEUE}", f"{os.getpid()} {text}")
+
+
+@app.task(queue=QUEUE)
+async def quick(job: Job) -> None:
+    """End at once."""
+    tell(f"ran {job.id} {job.attempt}")
+
+
+@app.task(queue=QUEUE, result_ttl=60)
+async def sleeper(job: Job, seconds: float) -> int:
+    """Wait, and say how it ended."""
+    tell(f"began {job.id} {job.attempt}")
+    try:
+        await anyio.sleep(seconds)
+    except BaseException:
+        tell(f"stopped {job.id} {job.cancel_reason}")
+        raise
+    tell(f"ended {job.id} {job.attempt}")
+    return job.attempt
+
+
+@app.task(queue=QUEUE)
+async def stubborn(job: Job, seconds: float) -> None:
+    """Shield itself."""
+    tell(f"began {job.id} {job.attempt}")
+    with anyio.CancelScope(shield=True):
+        await anyio.sleep(seconds)
+    tell(f"ended {job.id} {job.attempt}")
+
+
+@app.task(queue=QUEUE)
+def in_thread(job: SyncJob, seconds: float) -> None:
+    """Block a thread."""
+    tell(f"began {job.id} {job.attempt}")
+    time.sleep(seconds)
+    tell(f"ended {job.id} {job.attempt}")
+
+
+@app.task(queue=QUEUE)
+async def snoozer(job: Job) -> None:
+    """Come back for ever."""
+    raise Snooze(0, at_least=0)
+
+
+@app.task(queue=QUEUE)
+async def failing(job: Job) -> None:
+    """Fail."""
+    raise RuntimeError("on purpose")
+
+
+@app.task(queue=QUEUE)
+async def killer(job: Job, how: str) -> None:
+    """End its process."""
+    tell(f"began {job.id} {job.attempt}")
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.stdout.flush()
+    os._exit(3)
+
+
+@app.task(queue=QUEUE)
+async def interrupted(job: Job) -> None:
+    """Raise what Ctrl-C raises."""
+    tell(f"began {job.id} {job.attempt}")
+    raise KeyboardInterrupt
