@@ -24,9 +24,12 @@ from hypothesis.stateful import initialize, precondition, rule
 from echomq.conformance import model_verbs
 from echomq.conformance.driver import CallRefusedError
 from echomq.conformance.expectations import ContradictionError
-from echomq.conformance.items import FORGERIES, NOTES, SETTLING, Pick, forge, make_item, new_job
+from echomq.conformance.items import FORGERIES, NOTES, SETTLING, YEAR_MS, Pick, forge, make_item, new_job
+from echomq.conformance.model import Job
 from echomq.conformance.snapshot import take
 from echomq.conformance.stage import Stage, spell
+from echomq.protocol.ids import mint
+from echomq.protocol.records import NewJob
 from echomq.protocol.states import State
 from echomq.transitions import CancelRequest, Script
 
@@ -107,6 +110,38 @@ class Spine(Stage):
     def note(self, client: int, verb: str, picks: list[int]) -> None:
         """Holders renew and take notes."""
         self.holders(client, verb, picks, "latest")
+
+    def held(self, verb: str, job: Job, pick: int) -> None:
+        """Run a fenced verb for an active job's holder."""
+        item = make_item(verb, job.id, job.token, job.nonce or "", pick)
+        self.run_items(0, verb, [item], [model_verbs.fenced(self.model, item)])
+
+    @precondition(lambda self: self.model.of(State.ACTIVE))
+    @rule(pick=PICK, verb=st.sampled_from(SETTLING))
+    def cancel_and_settle(self, pick: int, verb: str) -> None:
+        """A request crosses whatever the holder does next."""
+        jobs = self.model.of(State.ACTIVE)
+        job = jobs[pick % len(jobs)]
+        request = CancelRequest(job.id, f"because {pick}")
+        self.run_items(1, "cancel", [request], [model_verbs.cancel(self.model, request)])
+        self.held(verb, job, pick)
+
+    @precondition(lambda self: any(job.dedup is not None for job in self.model.of(State.ACTIVE)))
+    @rule(pick=PICK, kind=st.sampled_from(["", "another", "window", "same"]))
+    def die_and_return(self, pick: int, kind: str) -> None:
+        """A job that owned a key dies; perhaps another takes the key; then it is redriven."""
+        job = next(job for job in self.model.of(State.ACTIVE) if job.dedup is not None)
+        self.held("fail" if kind != "same" else "complete", job, pick - pick % 3)
+        if kind:
+            new = NewJob(
+                id=job.id if kind == "same" else mint(),
+                dedup=job.dedup,
+                dedup_window_ms=YEAR_MS if kind == "window" else None,
+            )
+            self.known += [new.id] if new.id not in self.known else []
+            self.run_items(2, "enqueue", [new], [model_verbs.enqueue(self.model, new, self.clients[2].tag)])
+        self.run_items(1, "redrive", [job.id], [model_verbs.redrive(self.model, job.id)])
+        self.unchanged = False
 
     @precondition(lambda self: self.leases)
     @rule(client=CLIENT, verb=st.sampled_from((*SETTLING, *NOTES)), picks=PICKS, how=st.sampled_from(FORGERIES))
