@@ -72,6 +72,11 @@ class Counters:
         }
 
 
+def _flush(client: redis.Redis) -> None:
+    # At once: freed in the background, the last run's jobs would be subtracted from the memory of the next one's.
+    client.execute_command("FLUSHALL", "SYNC")
+
+
 @contextmanager
 def _side(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
     """Run one measurement's process for the length of the block."""
@@ -115,19 +120,19 @@ def _round(client: redis.Redis, url: str, side: str, sizes: Sizes) -> dict[str, 
         found[role] = answer | Counters.read(client).since(before, jobs)
 
     for role, jobs in (("enqueue_single", sizes.single), ("enqueue_tasks", sizes.single)):
-        client.flushall()
+        _flush(client)
         take(role, jobs)
-    client.flushall()
+    _flush(client)
     take("enqueue_bulk", sizes.bulk)
     if sizes.drain != sizes.bulk:
-        client.flushall()
+        _flush(client)
         _ask(side, "enqueue_bulk", url, sizes.drain)
     jobs = client.zcard(KEYS.pending)
     take("drain", int(jobs), sizes.concurrency)
     left = client.zcard(KEYS.pending), client.zcard(KEYS.active), int(client.hget(KEYS.counts, "completed") or 0)
     if left != (0, 0, jobs):
         raise click.ClickException(f"{side}: (pending, active, completed) is {left} after a drain of {jobs}")
-    client.flushall()
+    _flush(client)
     found["latency"] = _latency(side, url, sizes.latency + LATENCY_WARM)
     return found
 
