@@ -192,8 +192,8 @@ async def test_acl_error_names_the_missing_right(place: Place, right: str) -> No
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("instead", "told"), [
-    ("~emq:{other}:*", "key.*enqueue"),
-    ("&emq:{other}:*", "channel.*SUBSCRIBE"),
+    ("~emq:{other}:*", "key.*enqueue, queue 'files'"),
+    ("&emq:{other}:*", "channel.*SUBSCRIBE emq:{files}:job:JOB"),
 ])  # fmt: skip
 async def test_acl_error_tells_keys_from_channels(place: Place, instead: str, told: str) -> None:
     """Whoever lacks a pattern is told of which kind, and for what."""

@@ -123,7 +123,9 @@ def error_for(text: str, *, queue: str = "", call: str = "") -> EchoMQError:
     if rule is _SCRIPT_NOPERM:
         code = rule.code
     if call and call not in rest:
-        rest = f"{rest} ({call})"
+        # The server names a command that is denied, but no key: the queue does.
+        of_queue = f", queue {queue!r}" if queue and rule.error is PermissionDeniedError else ""
+        rest = f"{rest} ({call}{of_queue})"
     return rule.error(code, rest)
 
 

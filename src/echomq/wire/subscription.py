@@ -58,15 +58,15 @@ class Reconnected:
 class _Subscribe(CallerCall):
     """SUBSCRIBE with its PING. Harmless to repeat."""
 
-    __slots__ = ("_channel", "_subscription")
+    __slots__ = ("_channel", "_subscription", "label")
 
-    label = "SUBSCRIBE"
     trailing = 1
 
     def __init__(self, subscription: Subscription, channel: str) -> None:
         super().__init__()
         self._subscription = subscription
         self._channel = channel
+        self.label = f"SUBSCRIBE {channel}"  # an ACL's refusal does not name the channel
 
     def encode(self) -> bytes | None:
         """Pack both."""
