@@ -1,0 +1,78 @@
+"""The watchdog: who blocks the loop is named, and a machine that slept ends what is over."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from echomq.app import App
+from echomq.job import Job
+from tests.worker.support import Peek, running, until
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_handler_that_blocks_the_loop_is_named(app: App, queue_name: str) -> None:
+    """The log shows the stack of whoever blocks, while he does it."""
+
+    @app.task(queue=queue_name)
+    async def handle() -> None:
+        time.sleep(1.4)
+
+    with capture_logs() as logs:
+        async with app, running(app, lease=10.0) as worker:
+            await handle.enqueue()
+            await until(lambda: worker.statistics().counters.completed == 1)
+            await until(lambda: worker.statistics().ready)
+    (line,) = [line for line in logs if line["event"] == "event_loop_blocked"]
+    assert "time.sleep(1.4)" in line["stack"]
+    assert "in handle" in line["stack"]
+
+
+async def test_late_loop_claims_nothing_until_it_keeps_time_again(app: App, queue_name: str) -> None:
+    """A worker that cannot renew must not take more; the next look on time lets it go on."""
+    ran: list[int] = []
+
+    @app.task(queue=queue_name)
+    async def handle() -> None:
+        ran.append(1)
+
+    async with app, running(app, concurrency=1) as worker:
+        watchdog = worker._watchdog
+        with capture_logs() as logs:
+            watchdog.tick(slept=0.0, lag=9.0)
+        assert [line["event"] for line in logs] == ["event_loop_late"]
+        assert not worker.statistics().ready
+        assert worker._free() == 0
+        await handle.enqueue()
+        await until(lambda: ran == [1])
+        assert worker.statistics().ready
+
+
+async def test_suspended_machine_loses_what_expired_meanwhile(app: App, queue_name: str, peek: Peek) -> None:
+    """Deadlines stood still while it slept: they are pulled in by what was slept, and what is over ends as lost."""
+    seen: list[Any] = []
+
+    @app.task(queue=queue_name)
+    async def handle(job: Job) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            seen.append(job.cancel_reason)
+
+    async with app, running(app, lease=60.0) as worker:
+        job = await handle.enqueue()
+        await until(lambda: worker.statistics().running)
+        row = peek.record(job.id).row
+        worker._watchdog.tick(slept=20.0, lag=0.0)
+        await anyio.sleep(0.05)
+        assert seen == []
+        worker._watchdog.tick(slept=40.0, lag=0.0)
+        await until(lambda: worker.statistics().counters.lost == 1)
+        assert peek.record(job.id).row == row
+        assert list(peek.active()) == [job.id]
+    assert seen == ["lease_lost"]
