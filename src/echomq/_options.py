@@ -24,7 +24,7 @@ class EnqueueOptions(TypedDict, total=False):
     | `dedup` | while a job with this key lives, another one is refused as its duplicate |
     | `dedup_window` | seconds or a timedelta from admission: the key lasts so long, whatever becomes of the job |
     | `max_attempts` | how many failures bury the job; by default what the worker's task says |
-    | `max_stalls` | how many expired leases it survives; 3 by default. 0 with one attempt: at most once |
+    | `max_stalls` | how many expired leases it survives; 3 by default. 0 with one attempt: no crash or failure repeats it |
     | `timeout` | seconds or a timedelta that one attempt may run; by default what the worker's task says |
     | `result_ttl` | seconds or a timedelta that the ended job and its result are kept; 0: not at all |
     | `headers` | text for middleware, such as a trace context |

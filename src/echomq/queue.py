@@ -114,7 +114,8 @@ class Queue:
             dedup key taken, a parked worker woken, and `enqueued` emitted.
         Cancellation: a checkpoint. Cancelled before it was sent, nothing happens; after, the job may be there.
         Delivery: a repetition after a lost connection is answered from the server's memory: one call, one job. Not so
-            when *you* call again after an error whose `sent` is True; give a `dedup` key to be safe there.
+            when *you* call again after an error whose `sent` is True: there a `dedup` key helps, with a window if the
+            job may have ended by then.
         """
         job = JobOptions.of(options).new_job(task, payload)
         return await self.send(job, self._decode)

@@ -108,7 +108,7 @@ class QueueKeys:
     wake: str = attrs.field(init=False, repr=False, eq=False)
     """List: the wake tokens that parked workers block on."""
     events: str = attrs.field(init=False, repr=False, eq=False)
-    """Stream, and the channel of the same name."""
+    """Stream: what happened, bounded."""
     counts: str = attrs.field(init=False, repr=False, eq=False)
     """Hash: how many jobs ended, by kind."""
     cancel_channel: str = attrs.field(init=False, repr=False, eq=False)

@@ -55,11 +55,11 @@ class NewJob:
     dedup_window_ms: int | None = None
     """The key outlives the job and ends so long after admission, ms; None: it is freed when the job ends."""
     max_attempts: int | None = None
-    """How many failures bury the job, 1 to a million; None: the server's default."""
+    """How many failures bury the job, 1 to a million; None: what the worker's task says."""
     max_stalls: int | None = None
-    """How many expired leases it survives, 0 to a million; None: the server's default."""
+    """How many expired leases it survives, 0 to a million; None: 3, the scripts' default."""
     timeout_ms: int | None = None
-    """How long one attempt may run, ms, from 1; None: as long as its lease is renewed."""
+    """How long one attempt may run, ms, from 1; None: what the worker's task says."""
     result_ttl_ms: int | None = None
     """How long its row is kept after it has ended, ms, from 1; None: it is not kept."""
     headers: Mapping[str, str] | None = None
