@@ -40,7 +40,7 @@ _KNOWN: Final = frozenset(
     {
         *PIECE_KEYS, b"state", b"since", b"by", b"task", b"priority", b"attempts", b"failures", b"stalls", b"holder",
         b"dedup", b"max_attempts", b"max_stalls", b"timeout_ms", b"result_ttl_ms", b"error", b"progress",
-        b"checkpoint", b"step", b"cancel", b"cancel_token", b"kind", b"reason", b"result", b"headers",
+        b"checkpoint", b"step", b"cancel", b"kind", b"reason", b"result", b"headers",
     }
 )  # fmt: skip
 
@@ -186,11 +186,6 @@ class JobRecord:
     def cancel(self) -> str | None:
         """The reason of a cancel request; None when there is none."""
         return self._text(b"cancel") if b"cancel" in self.row else None
-
-    @property
-    def cancel_token(self) -> int | None:
-        """The token of the claim that the request is meant for."""
-        return self._limit(b"cancel_token")
 
     @property
     def kind(self) -> str:

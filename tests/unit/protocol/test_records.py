@@ -30,7 +30,6 @@ FULL = {
     b"checkpoint": b"\x00raw",
     b"step": b"3",
     b"cancel": b"why",
-    b"cancel_token": b"4",
     b"kind": b"completed",
     b"reason": b"because",
     b"result": b"42",
@@ -69,7 +68,6 @@ def test_record_reads_every_field() -> None:
         "checkpoint": b"\x00raw",
         "step": 3,
         "cancel": "why",
-        "cancel_token": 4,
         "kind": "completed",
         "reason": "because",
         "result": b"42",
@@ -84,7 +82,7 @@ def test_record_defaults_what_is_absent() -> None:
     record.check()
     assert (record.priority, record.attempts, record.failures, record.stalls) == (0, 0, 0, 0)
     assert (record.task, record.payload, record.holder, record.kind) == ("", b"", "", "")
-    absent = ("error", "progress", "checkpoint", "result", "cancel", "cancel_token", "dedup", "step")
+    absent = ("error", "progress", "checkpoint", "result", "cancel", "dedup", "step")
     limits = ("max_attempts", "max_stalls", "timeout_ms", "result_ttl_ms")
     assert {getattr(record, name) for name in absent + limits} == {None}
     assert record.headers == {}
