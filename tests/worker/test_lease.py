@@ -167,16 +167,16 @@ async def test_silence_and_errors_end_nothing_before_the_deadline(server_url: st
         async def handle(job: Job) -> None:
             attempts.append(job.attempt)
             proxy.frozen = True
-            await anyio.sleep(1.0)
+            await anyio.sleep(0.6)
             proxy.frozen = False
-            await anyio.sleep(0.3)
+            await anyio.sleep(0.2)
             peek.client.hset(peek.keys.meta, "protocol", "9.0")  # every call is refused from here on
-            await anyio.sleep(0.9)
+            await anyio.sleep(0.6)
             peek.client.hset(peek.keys.meta, "protocol", "1.0")
-            await anyio.sleep(1.5)
+            await anyio.sleep(1.0)
 
         with capture_logs() as logs:
-            async with app, running(app, lease=1.8, **ONE) as worker:
+            async with app, running(app, lease=1.2, **ONE) as worker:
                 await handle.enqueue()
                 await until(lambda: worker.statistics().counters.completed == 1)
     assert attempts == [1]

@@ -158,7 +158,7 @@ async def test_outage_is_logged_without_flooding(server_url: str, queue_name: st
             with capture_logs() as logs:
                 proxy.refusing = True
                 proxy.cut()
-                await anyio.sleep(2.0)
+                await anyio.sleep(1.0)
                 proxy.refusing = False
                 await until(lambda: worker.statistics().ready)
     assert 1 <= len(logs) < 20, logs
