@@ -75,6 +75,12 @@ async def failing(job: Job) -> None:
 
 
 @app.task(queue=QUEUE)
+async def blocker(job: Job, seconds: float) -> None:
+    """Block the event loop."""
+    time.sleep(seconds)
+
+
+@app.task(queue=QUEUE)
 async def killer(job: Job, how: str) -> None:
     """End its process."""
     tell(f"began {job.id} {job.attempt}")

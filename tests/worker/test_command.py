@@ -84,11 +84,14 @@ def test_command_runs_until_the_queue_is_empty(server_url: str, queue_name: str,
     """`--burst` ends with code 0; every line of the JSON log is an object that names worker, queue, job and attempt."""
     jobs = [put(peek, "quick") for _ in range(3)]
     failing = put(peek, "failing", max_attempts=1)
+    put(peek, "blocker", 1.2)
     with worker_process(server_url, queue_name, "--burst", "--name", "me", *QUICK) as worker:
         assert worker.wait() == 0
         assert sorted(worker.told()) == sorted(f"ran {job} 1" for job in jobs)
         lines = worker.log()
     assert {line["worker"] for line in lines} == {"me"}
+    (blocked,) = [line for line in lines if line["event"] == "event_loop_blocked"]
+    assert "in blocker" in blocked["stack"]
     (failed,) = [line for line in lines if line["event"] == "job_failed"]
     assert (failed["queue"], failed["job"], failed["task"], failed["attempt"]) == (queue_name, failing, "failing", 1)
     (dead,) = [line for line in lines if line["event"] == "job_dead"]
@@ -162,6 +165,7 @@ def test_handlers_that_will_not_end_are_named_and_the_process_ends_hard(
         assert (line["job"], line["task"], line["queue"], line["attempt"]) == (job, task, queue_name, 1)
         assert "time.sleep" in line["stack"] if task == "in_thread" else "in stubborn" in line["stack"]
         assert worker.log("hard_exit")[0]["code"] == 70
+        assert all("worker" in line for line in worker.log())
     assert list(peek.active()) == [job]
 
 

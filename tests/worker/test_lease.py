@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from echomq.app import App
+from echomq.errors import LeaseLostError
 from echomq.job import Job
 from echomq.protocol.refusals import Verdict
 from echomq.worker.heartbeat import Heartbeat
@@ -74,6 +75,56 @@ async def test_lost_lease_ends_the_handler_and_writes_nothing(app: App, queue_na
         assert peek.record(job.id).row == row
         assert list(peek.active()) == [job.id]
     assert [line["job"] for line in logs if line["event"] == "lease_lost"] == [job.id]
+
+
+async def test_refused_note_ends_the_lease(app: App, queue_name: str, peek: Peek) -> None:
+    """A note is as good as a heartbeat: refused, the handler is cancelled as lost, though no renewal is due for long."""
+    began = anyio.Event()
+    seen: list[str | None] = []
+
+    @app.task(queue=queue_name)
+    async def handle(job: Job) -> None:
+        began.set()
+        try:
+            while not seen:
+                try:
+                    await job.progress(1)
+                except LeaseLostError:
+                    seen.append("refused")
+                await anyio.sleep(0.01)
+            await anyio.sleep_forever()
+        finally:
+            seen.append(job.cancel_reason)
+
+    async with app, running(app, lease=600.0, **ONE) as worker:
+        job = await handle.enqueue()
+        await began.wait()
+        peek.expire(job.id)
+        assert peek.claim()
+        await until(lambda: worker.statistics().counters.lost == 1)
+    assert seen == ["refused", "lease_lost"]
+
+
+@pytest.mark.slow
+async def test_flood_of_enqueues_delays_no_heartbeat(app: App, queue_name: str, peek: Peek) -> None:
+    """Renewals have a connection of their own: a worker that enqueues much keeps its leases (pitfall 24)."""
+    attempts: list[int] = []
+
+    @app.task(queue=queue_name)
+    async def handle(job: Job) -> None:
+        attempts.append(job.attempt)
+        payloads = (b'"' + b"x" * 50_000 + b'"' for _ in range(600))
+        for each in await app.queue(f"{queue_name}-bulk").enqueue_many(payloads):
+            assert not isinstance(each, Exception)
+        await anyio.sleep(0.5)
+
+    async with app, running(app, lease=0.9, **ONE) as worker:
+        await handle.enqueue()
+        await until(lambda: worker.statistics().counters.completed == 1)
+    assert attempts == [1]
+    bulk = Peek(peek.client, f"{queue_name}-bulk").keys
+    for key in peek.client.scan_iter(f"{bulk.base}*", count=10_000):
+        peek.client.unlink(key)
 
 
 async def test_worker_claims_its_own_reaped_job_while_the_old_scope_dies(app: App, queue_name: str, peek: Peek) -> None:

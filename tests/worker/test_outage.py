@@ -77,6 +77,36 @@ async def test_ready_only_after_a_claim_has_succeeded_again(server_url: str, que
             await until(lambda: worker.statistics().ready)
 
 
+async def test_outage_beyond_the_lease_costs_a_stall_and_no_retry(server_url: str, queue_name: str, peek: Peek) -> None:
+    """The handler is stopped while the lease still stands; back again, the job runs anew with its retries unspent."""
+    seen: list[object] = []
+    async with proxied(server_url) as proxy:
+        app = App(proxy.url)
+
+        @app.task(queue=queue_name, max_attempts=1, result_ttl=60)
+        async def handle(job: Job) -> int:
+            if job.attempt > 1:
+                return job.attempt
+            proxy.frozen = True
+            try:
+                await anyio.sleep_forever()
+            finally:
+                seen.append(job.cancel_reason)
+            return 0
+
+        async with app, running(app, lease=0.8):
+            job = await handle.enqueue()
+            await until(lambda: seen)
+            assert peek.state(job.id) == "active"
+            peek.expire(job.id)
+            peek.reap()
+            proxy.frozen = False
+            assert await job.result(timeout=10) == 2
+    record = peek.record(job.id)
+    assert seen == ["lease_lost"]
+    assert (record.failures, record.stalls) == (0, 1)
+
+
 async def test_script_flush_in_mid_run_is_not_noticed(app: App, queue_name: str, redis_client: redis.Redis) -> None:
     """Scripts are loaded again, also for renewals and verdicts; nothing is lost or run twice."""
     ran: list[tuple[str, int]] = []

@@ -7,6 +7,7 @@ jobs run again elsewhere.
 
 from __future__ import annotations
 
+import contextvars
 import importlib
 import os
 import signal
@@ -100,7 +101,8 @@ class _Deadline:
 
     def set(self, seconds: float) -> None:
         self.clear()
-        self._timer = threading.Timer(seconds, _die)
+        # With our context: the log's last line names the worker too.
+        self._timer = threading.Timer(seconds, contextvars.copy_context().run, (_die,))
         self._timer.daemon = True
         self._timer.start()
 

@@ -10,11 +10,11 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from echomq.errors import DecodeError, EncodeError
+from echomq.errors import DecodeError, EncodeError, LeaseLostError
 from echomq.job import Job, SyncJob
 from echomq.protocol.codec import Codec
 from echomq.transitions import Checkpoint, LogLine, Progress
-from echomq.worker.reasons import Outcome, Poison, Raised, Returned, Stopped, Unfit
+from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,6 +93,9 @@ class LeaseNotes:
     async def _send(self, group: Any, item: Any) -> None:
         verdict = await group(item)
         error = verdict.error(id=item.id, token=item.token, queue=self._lease.calls.queue)
+        if isinstance(error, LeaseLostError):
+            # The same word as a renewal's. The handler need not wait for that to hear it.
+            self._lease.stop(Reason.LEASE_LOST, verdict.code)
         if error is not None:
             raise error
 

@@ -92,11 +92,11 @@ class Settler:
         try:
             sent = self._verdict(lease, outcome, handler)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a torn row, or a hook of the user's
-            _log.exception("verdict_failed", **_names(lease))
+            _log.exception("verdict_failed", **self._names(lease))
             sent = self._last_word(lease, error, handler)
         if sent is None:
             self._counters.lost += 1
-            _log.warning("lease_lost", **_names(lease), detail=lease.reason_detail)
+            _log.warning("lease_lost", **self._names(lease), detail=lease.reason_detail)
             return
         self._keep(lease, *sent)
 
@@ -142,11 +142,11 @@ class Settler:
             if time.monotonic() + AGAIN < self._open[lease]:
                 self._timers.at(anyio.current_time() + AGAIN, partial(self._send_again, lease, group, item))
                 return
-            _log.error("verdict_not_delivered", **_names(lease), verb=group.verb, error=str(verdict))
+            _log.error("verdict_not_delivered", **self._names(lease), verb=group.verb, error=str(verdict))
         elif not verdict.ok:
             self._counters.refused += 1
             _log.warning(
-                "verdict_refused", **_names(lease), verb=group.verb, refusal=verdict.code, detail=verdict.detail
+                "verdict_refused", **self._names(lease), verb=group.verb, refusal=verdict.code, detail=verdict.detail
             )
             if type(item) is Completion:
                 # The claim that overtook it may be our own, read in the same moment and not begun yet.
@@ -155,7 +155,7 @@ class Settler:
         else:
             self._counters.count(group.verb, verdict.code, getattr(item, "kind", ""))
             if verdict.code == "dead":
-                _log.error("job_dead", **_names(lease))
+                _log.error("job_dead", **self._names(lease))
         del self._open[lease]
         self._changed.send()
         self._on_settled()
@@ -167,6 +167,14 @@ class Settler:
         budget = 1 if handler is None else handler.max_attempts
         record = ErrorRecord.from_exception(error)
         return lease.calls.fail, Failure(c.id, c.token, c.nonce, to_ms(UNFIT_FIRST), budget, record.to_bytes())
+
+    def _names(self, lease: Lease) -> dict[str, Any]:
+        # The worker's name too: verdicts are answered in the client's tasks, which know of no worker.
+        record = lease.claimed.record
+        return {
+            "worker": self._options.name, "queue": lease.calls.queue, "job": record.id, "task": record.task,
+            "attempt": lease.claimed.token,
+        }  # fmt: skip
 
     # --- from an outcome to a verdict --------------------------------------------------------------------------------
 
@@ -199,7 +207,7 @@ class Settler:
             case Stopped(Reason.LEASE_LOST):
                 return None
             case Poison(error):
-                _log.error("payload_undecodable", **_names(lease), error=str(error))
+                _log.error("payload_undecodable", **self._names(lease), error=str(error))
                 return calls.fail, Failure(*fence, 0, 0, ErrorRecord.from_exception(error).to_bytes())
             case Unfit(error):
                 return self._unfit(lease, error)
@@ -229,7 +237,7 @@ class Settler:
         budget = own if own is not None else handler.max_attempts if handler is not None else 1
         record = ErrorRecord.from_exception(error)
         _log.warning(
-            "job_failed", **_names(lease), error=f"{record.type}: {record.message}", failures=c.record.failures + 1,
+            "job_failed", **self._names(lease), error=f"{record.type}: {record.message}", failures=c.record.failures + 1,
             max_attempts=budget, retry_in=round(delay, 3),
         )  # fmt: skip
         return lease.calls.fail, Failure(c.id, c.token, c.nonce, to_ms(delay), budget, record.to_bytes())
@@ -241,7 +249,7 @@ class Settler:
             policy = default if handler is None else handler.backoff
             return to_seconds(to_ms(policy(failures, error, self._random)))
         except (Exception, SystemExit):  # noqa: BLE001 - a policy of the user's
-            _log.exception("backoff_failed", **_names(lease))
+            _log.exception("backoff_failed", **self._names(lease))
             return default(failures, error, self._random)
 
     def _unfit(self, lease: Lease, error: BaseException) -> tuple[Any, Any]:
@@ -249,10 +257,10 @@ class Settler:
         since = int(c.record.row.get(b"unfit_since", lease.now_ms))
         waited = max(0.0, (lease.now_ms - since) / 1000)
         if waited >= self._options.deploy_window:
-            _log.error("job_unfit", **_names(lease), error=_text(error), waited=waited)
+            _log.error("job_unfit", **self._names(lease), error=_text(error), waited=waited)
             return lease.calls.fail, Failure(c.id, c.token, c.nonce, 0, 0, ErrorRecord.from_exception(error).to_bytes())
         delay = min(UNFIT_CAP, max(UNFIT_FIRST, waited)) * self._random.uniform(0.8, 1.0)
-        _log.warning("job_unfit", **_names(lease), error=_text(error), retry_in=round(delay, 1))
+        _log.warning("job_unfit", **self._names(lease), error=_text(error), retry_in=round(delay, 1))
         return lease.calls.snooze, Snoozed(c.id, c.token, c.nonce, to_ms(delay), unfit=True)
 
 
@@ -270,8 +278,3 @@ def _text(value: Any) -> str:
         return str(value)
     except Exception as error:  # noqa: BLE001 - any object of the user's
         return f"<its text is lost: __str__ raised {type(error).__name__}>"
-
-
-def _names(lease: Lease) -> dict[str, Any]:
-    claimed = lease.claimed
-    return {"queue": lease.calls.queue, "job": claimed.id, "task": claimed.record.task, "attempt": claimed.token}

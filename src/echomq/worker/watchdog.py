@@ -11,6 +11,7 @@ Theory of operation
 
 from __future__ import annotations
 
+import contextvars
 import sys
 import threading
 import time
@@ -59,17 +60,21 @@ class Watchdog:
         self._ticked = time.monotonic()
         self._over = threading.Event()
         self._loop_thread = threading.get_ident()
-        self._thread = threading.Thread(target=self._watch, name="echomq-watchdog", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Watchdog:
         self._loop_thread = threading.get_ident()
         self._ticked = time.monotonic()
+        # With our context, so that what it logs names the worker.
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._watch,), name="echomq-watchdog", daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._over.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     async def run(self) -> None:
         """Tick until cancelled."""
@@ -105,10 +110,12 @@ class Watchdog:
             _log.warning("event_loop_late", lag=round(lag, 3), suspended=round(max(0.0, slept), 3))
 
     def _watch(self) -> None:
-        reported = 0.0
+        reported = looked = 0.0
         while not self._over.wait(TICK):
             ticked = self._ticked
-            if time.monotonic() - ticked < self._late_after + TICK or ticked == reported:
+            now, last, looked = time.monotonic(), looked, time.monotonic()
+            # If this thread is late itself, the whole process stood still: no handler is to blame.
+            if now - ticked < self._late_after + TICK or ticked == reported or now - last > 4 * TICK:
                 continue
             reported = ticked
             self.blocked += 1
