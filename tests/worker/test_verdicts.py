@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
-import redis
-from structlog.testing import capture_logs
 
 from echomq.app import App
 from echomq.backoff import Fixed
@@ -244,99 +241,6 @@ async def test_keyboard_interrupt_in_a_handler_stops_the_worker_in_order(app: Ap
     assert (peek.state(job.id), record.failures, record.stalls) == ("pending", 0, 0)
 
 
-async def test_result_that_cannot_be_kept_fails_the_job_readably(app: App, queue_name: str, peek: Peek) -> None:
-    """A result that is no JSON, or too large, fails its job and no neighbour's; without `result_ttl` it is not looked at."""
-    gate = anyio.Event()
-
-    @app.task(queue=queue_name, max_attempts=1, result_ttl=60)
-    async def handle(kind: str) -> Any:
-        await gate.wait()
-        return {"set": {object()}, "huge": "x" * 50_000_000, "large": "x" * 1_000_000, "fine": 1}[kind]
-
-    @app.task(queue=queue_name, max_attempts=1)
-    async def unkept() -> Any:
-        return object()
-
-    async with app, running(app) as worker:
-        jobs = {kind: await handle.enqueue(kind) for kind in ("set", "huge", "large", "fine")}
-        await unkept.enqueue()
-        gate.set()
-        assert await jobs["fine"].result(timeout=10) == 1
-        assert len(await jobs["large"].result(timeout=10)) == 1_000_000
-        with pytest.raises(JobFailedError, match="EncodeError"):
-            await jobs["set"].result(timeout=10)
-        with pytest.raises(JobFailedError, match="the result has 50000002 bytes, result_limit is 1048576"):
-            await jobs["huge"].result(timeout=10)
-        await until(lambda: worker.statistics().counters.completed == 3)
-    assert peek.count("stalled") == 0
-
-
-async def test_notes_that_do_not_fit_fail_their_caller_only(app: App, queue_name: str, peek: Peek) -> None:
-    """A step that is no number, or a note too large, raises where it was called and sends nothing."""
-    seen: list[str] = []
-
-    @app.task(queue=queue_name)
-    async def handle(job: Job) -> None:
-        steps: list[Any] = [object(), -1, 1.5, "x"]
-        for step in steps:
-            with pytest.raises(ValueError, match="step"):
-                await job.checkpoint(1, step=step)
-        for note in (job.progress, job.checkpoint):
-            with pytest.raises(ValueError, match="the limit is 1048576"):
-                await note("x" * 2_000_000)
-            with pytest.raises(ValueError):
-                await note(object())
-        with pytest.raises(ValueError):
-            await job.log("x" * 70_000)
-        seen.append("ok")
-
-    async with app, running(app):
-        await handle.enqueue()
-        await until(lambda: seen and peek.empty())
-    assert peek.count("completed") == 1
-
-
-@pytest.mark.parametrize("policy", ["raises", "exits", "negative", "nan", "text", "none", "huge"])
-async def test_backoff_policy_that_fails_is_replaced(app: App, queue_name: str, peek: Peek, policy: str) -> None:
-    """A policy of the user's that raises or answers nonsense costs the log a line; the job is retried by the default."""
-
-    def backoff(failures: int, error: BaseException, rng: Any) -> Any:
-        if policy == "raises":
-            raise LookupError
-        if policy == "exits":
-            sys.exit(1)
-        return {"negative": -1, "nan": float("nan"), "text": "soon", "none": None, "huge": 1e30}[policy]
-
-    @app.task(queue=queue_name, backoff=backoff)
-    async def handle() -> None:
-        raise ValueError
-
-    with capture_logs() as logs:
-        async with app, running(app):
-            job = await handle.enqueue()
-            await until(lambda: peek.record(job.id).failures)
-    assert {line["job"] for line in logs if line["event"] == "backoff_failed"} == {job.id}
-
-
-async def test_backoff_policy_may_answer_a_timedelta(app: App, queue_name: str, peek: Peek) -> None:
-    """Durations are seconds or timedeltas, here as everywhere."""
-    import datetime as dt  # noqa: PLC0415 - here only
-
-    def backoff(*_: Any) -> Any:
-        return dt.timedelta(hours=1)
-
-    @app.task(queue=queue_name, backoff=backoff)
-    async def handle() -> None:
-        raise ValueError
-
-    async with app, running(app):
-        job = await handle.enqueue()
-        await until(lambda: peek.state(job.id) == "schedule")
-    due = peek.client.zscore(peek.keys.schedule, job.id)
-    assert due is not None
-    assert float(due) - peek.record(job.id).since == 3_600_000
-
-
 @pytest.mark.parametrize("own", [False, True])
 async def test_timeout_fails_the_attempt(app: App, queue_name: str, peek: Peek, own: bool) -> None:
     """A handler that runs too long is cancelled, may read why, and its attempt has failed; the job's word goes first."""
@@ -358,23 +262,3 @@ async def test_timeout_fails_the_attempt(app: App, queue_name: str, peek: Peek, 
     assert error.type == "TimeoutError"
     assert "timeout" in error.message
     assert seen == [(True, "timeout")]
-
-
-async def test_row_that_is_torn_hurts_its_own_job_only(
-    app: App, queue_name: str, peek: Peek, redis_client: redis.Redis
-) -> None:
-    """A number that is none in a row fails or buries that job; the worker goes on."""
-    done: list[int] = []
-
-    @app.task(queue=queue_name, max_attempts=1)
-    async def handle(n: int) -> None:
-        done.append(n)
-        if n > 1:
-            raise ValueError
-
-    async with app:
-        jobs = [await handle.enqueue(n) for n in range(6)]
-        for job, field in zip(jobs, ["timeout_ms", "result_ttl_ms", "max_attempts", "headers", "step"], strict=False):
-            redis_client.hset(peek.keys.job(job.id), field, "torn")
-        async with running(app):
-            await until(lambda: 5 in done and peek.empty())
