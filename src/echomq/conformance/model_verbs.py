@@ -102,6 +102,7 @@ def _fail(queue: Queue, job: Job, item: Failure) -> str:
     verdict = queue.again(job, "fail", State.SCHEDULE, due=item.delay_ms == 0)
     if verdict is None:
         job.nonce = None
+        job.notes.pop("unfit_since", None)
         queue.tally("failed")
     return verdict or "retry"
 
@@ -115,8 +116,10 @@ def _release(queue: Queue, job: Job, item: Release) -> str:  # noqa: ARG001
 def _snooze(queue: Queue, job: Job, item: Snoozed) -> str:
     verdict = queue.again(job, "snooze", State.SCHEDULE, due=item.delay_ms == 0)
     job.nonce = None
-    if verdict is None and item.unfit:
+    if item.unfit:
         job.notes["unfit_since"] = "since the first time"
+    else:
+        job.notes.pop("unfit_since", None)
     return verdict or "ok"
 
 

@@ -23,8 +23,15 @@ local function alive(id)
   return state and state ~= 'dead' and state ~= 'done'
 end
 
+-- The item whose row is being written: should the server refuse it a place, the row and the key must not stay.
+local begun
+local function unmake(at)
+  pcall(call, 'DEL', row_key(ARGV[at]), P .. 'dedup:' .. ARGV[at + 4]) --!write unmake
+end
+
 local function admit(at, fields)
   local id, dedup = ARGV[at], ARGV[at + 4]
+  begun = nil
   if meta[3] then return 'EMQSTATE closing' end --!guard closing
   local priority = whole(ARGV[at + 1], -MOST_PRIORITY, MOST_PRIORITY)
   if not priority then return 'EMQKIND priority ' .. ARGV[at + 1] end --!guard priority
@@ -54,6 +61,7 @@ local function admit(at, fields)
     call('HSET', META, 'protocol', VERSION) --!write meta
     meta[1] = VERSION
   end
+  begun = at
   if delay > 0 then due = NOW + delay end
   local state, score = 'pending', -priority
   if due > NOW then
@@ -83,6 +91,7 @@ local verdicts = {}
 for i = 1, #items, 2 do
   local fine, verdict = pcall(admit, items[i], items[i + 1])
   if not fine then
+    if begun == items[i] then unmake(begun) end --!guard unmake
     tally('torn')
     if type(verdict) == 'table' then verdict = verdict.err end
     verdict = 'EMQTORN ' .. tostring(verdict)

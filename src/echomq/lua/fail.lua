@@ -31,7 +31,7 @@ local verdicts = each(3, 6, function(at)
   end
   local verdict = again(id, row, 'schedule', NOW + delay, 'failures', failures, 'error', problem)
   if verdict then return verdict end
-  release_holder(id)
+  release_holder(id, 'unfit_since')
   tally('failed')
   emit('failed', id, 'token', token, 'failures', failures)
   return 'retry ' .. (NOW + delay)

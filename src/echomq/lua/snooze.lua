@@ -24,9 +24,14 @@ local verdicts = each(3, 5, function(at)
   if not row then return refusal end --!guard fence
   local verdict = again(id, row, 'schedule', NOW + delay)
   if verdict then return verdict end
-  release_holder(id)
   -- The worker did not know the job's task, or its arguments do not fit: since when, for the window of a rolling deploy.
-  if ARGV[at + 4] == '1' then call('HSETNX', row_key(id), 'unfit_since', NOW) end --!write unfit
+  -- A handler that ran has shown that it fits.
+  if ARGV[at + 4] == '1' then
+    call('HSETNX', row_key(id), 'unfit_since', NOW) --!write unfit
+    release_holder(id)
+  else
+    release_holder(id, 'unfit_since')
+  end
   emit('snoozed', id, 'token', token)
   return 'ok'
 end)

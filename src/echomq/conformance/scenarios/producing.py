@@ -144,3 +144,17 @@ def batch(b: Bench) -> None:
         raise UnexpectedError("verdicts", "admitted", verdicts)
     b.expect("order", list(b.look().zset("pending")), [job.id for job in jobs])
     b.expect("tokens are bounded", b.tokens(), 64)
+
+
+@scenario("an enqueue that the server refuses in its middle leaves nothing of that job, and fails no other", 39)
+def unmade(b: Bench) -> None:
+    b.torn = True
+    b.server.set(b.keys.pending, "no set")
+    for window in (None, YEAR_MS):
+        ready, late = NewJob(dedup="k", dedup_window_ms=window), NewJob(delay_ms=YEAR_MS)
+        verdicts = b.on("enqueue", ready, late)
+        b.expect("refused", verdicts[0].startswith("EMQTORN"), True)
+        b.expect("its neighbour", verdicts[1], "admitted")
+        b.expect("its row", b.state(ready.id), "")
+        b.expect("its key", "dedup:k" in b.look().entries, False)
+    b.expect("torn", b.count("torn"), 2)

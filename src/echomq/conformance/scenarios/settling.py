@@ -98,7 +98,7 @@ def rings(b: Bench) -> None:
         b.expect("the same moment twice rings once", b.tokens(), 3)
 
 
-@scenario("a snooze because the job does not fit the worker notes since when, once a life")
+@scenario("a snooze because the job does not fit the worker notes since when, until a handler has run")
 def unfit(b: Bench) -> None:
     id = b.add()
     for earlier in ("", "1700000000000"):
@@ -112,9 +112,16 @@ def unfit(b: Bench) -> None:
     b.bury(id)
     b.on("redrive", id)
     b.expect("a new life", "unfit_since" in b.row(id), False)
-    claimed = b.take()
-    b.settle("snooze", claimed, 1)
-    b.expect("a snooze of one's own will", "unfit_since" in b.row(id), False)
+    for verb, item in (
+        ("snooze", lambda c: Snoozed(c.id, c.token, c.nonce, 0)),
+        ("fail", lambda c: Failure(c.id, c.token, c.nonce, 0, 9, b"{}")),
+    ):
+        claimed = b.take()
+        b.on("snooze", Snoozed(id, claimed.token, claimed.nonce, 0, unfit=True))
+        b.worker.plain("promote")
+        b.on(verb, item(b.take()))
+        b.expect(f"a {verb} by a handler that ran", "unfit_since" in b.row(id), False)
+        b.worker.plain("promote")
 
 
 @scenario("end ends as cancelled or discarded, with a reason, and as nothing else", 40)

@@ -20,9 +20,9 @@ local function read(id)
   }
 end
 -- Whoever holds the job no longer does, not even as a late holder (section 1): every verb that ends a claim or changes a
--- job calls this; only reap does not.
-local function release_holder(id)
-  call('HDEL', row_key(id), 'holder') --!write holder
+-- job calls this, with the other fields it clears; only reap does not.
+local function release_holder(id, ...)
+  call('HDEL', row_key(id), 'holder', ...) --!write holder
 end
 local function place(id, row, state, score, ...)
   call('ZREM', SETS[row.state], id) --!write leave
