@@ -168,8 +168,8 @@ async def execute(
         return Poison(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a signature or a structure hook of the user's
         return Unfit(error)
-    notes = LeaseNotes(lease, codec)
     if handler.job_parameter is not None:
+        notes = LeaseNotes(lease, codec)
         kind = Job if handler.is_async else SyncJob
         args, kwargs = handler.inject(kind(lease.calls.queue, claimed.id, claimed.token, record, notes), args, kwargs)
     structlog.contextvars.bind_contextvars(queue=lease.calls.queue, job=claimed.id, task=name, attempt=claimed.token)

@@ -2,6 +2,10 @@
 
 A short job pays nothing: its first renewal is never due. A renewal counts from before it was sent. An error or silence
 changes nothing, it is tried again; only the server's verdict ends a lease, or its deadline does.
+
+All leases of a worker are of one length, so the order in which they were claimed or renewed is the order in which they
+are due: a dict holds those of running handlers in it, and one timer stands for all. (A timer a lease would keep each
+job of the last third of a lease in memory, long after it has ended.)
 """
 
 from __future__ import annotations
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 RETRY: float = 0.5
 """Seconds until a renewal that got an error is sent again (a tenth of the lease if that is shorter)."""
 
+TOGETHER: float = 1 / 60
+"""What is due within this part of a lease is renewed in one round."""
+
 _log = structlog.get_logger("echomq.worker")
 
 
@@ -34,6 +41,9 @@ class Heartbeat:
     """Renews leases while their handlers run."""
 
     def __init__(self, options: WorkerOptions, timers: Timers) -> None:
+        self._due: dict[Lease, float] = {}
+        self._latest = 0.0
+        self._armed = False
         self._lease = options.lease
         self._margin = options.margin
         self._timers = timers
@@ -47,7 +57,38 @@ class Heartbeat:
             lease: The lease.
             claimed_at: When its claim was sent, on anyio's clock.
         """
-        self._timers.at(claimed_at + self._lease / 3, partial(self._renew, lease))
+        self._add(lease, claimed_at)
+
+    def forget(self, lease: Lease) -> None:
+        """The handler has ended: renew its lease no more."""
+        self._due.pop(lease, None)
+
+    def _add(self, lease: Lease, renewed_at: float) -> None:
+        moment = renewed_at + self._lease / 3
+        if moment < self._latest - self._lease * TOGETHER:
+            # Its claim's reply was long on its way: it is due before others that came before it.
+            self._timers.at(moment, partial(self._renew, lease))
+            return
+        self._latest = max(self._latest, moment)
+        self._due[lease] = moment
+        if not self._armed:
+            self._arm(moment)
+
+    def _arm(self, moment: float) -> None:
+        self._armed = True
+        self._timers.at(moment, self._round)
+
+    def _round(self) -> None:
+        """Renew what is due by now or soon."""
+        self._armed = False
+        soon = anyio.current_time() + self._lease * TOGETHER
+        while self._due:
+            lease, moment = next(iter(self._due.items()))
+            if moment > soon:
+                self._arm(moment)
+                return
+            del self._due[lease]
+            self._renew(lease)
 
     def _renew(self, lease: Lease) -> None:
         if not lease.running or lease.reason is Reason.LEASE_LOST:
@@ -70,6 +111,6 @@ class Heartbeat:
             return
         self.renewals += 1
         lease.renewed(asked_at + self._lease - self._margin)
-        self._timers.at(asked_at + self._lease / 3, partial(self._renew, lease))
+        self._add(lease, asked_at)
         if verdict.code == "cancel":
             lease.stop(Reason.CANCELLED, verdict.detail)

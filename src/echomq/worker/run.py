@@ -35,6 +35,7 @@ from echomq.worker.pump import run_pump
 from echomq.worker.reasons import Outcome, Raised, Reason, Stopped
 from echomq.worker.settle import Settler
 from echomq.worker.signals import Signal
+from echomq.worker.spawn import spawner
 from echomq.worker.statistics import Counters, WorkerStatistics
 from echomq.worker.timers import Timers
 from echomq.worker.watchdog import Watchdog, coroutine_stack
@@ -104,6 +105,7 @@ class Worker:
         self._fresh = False
         self._started: anyio.abc.TaskStatus[Worker] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._spawn: Callable[[Callable[[Lease], Awaitable[None]], Lease], object] | None = None
 
     # --- what others see ---------------------------------------------------------------------------------------------
 
@@ -169,7 +171,7 @@ class Worker:
         try:
             with self._watchdog:
                 async with anyio.create_task_group() as tasks:
-                    self._tasks = tasks
+                    self._tasks, self._spawn = tasks, spawner(tasks)
                     async with anyio.create_task_group() as service:
                         for part in (self._timers.run, self._watchdog.run, self._pump, self._control, self._claim):
                             service.start_soon(self._guard, part, name=f"echomq {part.__name__.strip('_')}")
@@ -225,7 +227,7 @@ class Worker:
     def _begin(self, calls: QueueCalls, claimed: Claimed, now_ms: int, sent_at: float) -> None:
         lease = Lease(calls, claimed, now_ms=now_ms, deadline=sent_at + self.options.lease - self.options.margin)
         self._counters.claimed += 1
-        if self._stop.is_set() or self._tasks is None or lease.over(anyio.current_time()):
+        if self._stop.is_set() or self._spawn is None or lease.over(anyio.current_time()):
             # Also when the claim's reply took as long as the lease: the handler must not begin.
             self._settler.release(lease)
             return
@@ -233,7 +235,7 @@ class Worker:
             return
         self._leases[(calls.queue, claimed.id, claimed.token)] = lease
         self._heartbeat.watch(lease, sent_at)
-        self._tasks.start_soon(self._run_lease, lease)
+        self._spawn(self._run_lease, lease)
 
     async def _run_lease(self, lease: Lease) -> None:
         handlers = self._handlers[lease.calls.queue]
@@ -250,6 +252,7 @@ class Worker:
             outcome = Stopped(Reason.SHUTDOWN)
         finally:
             del self._leases[(lease.calls.queue, *lease.key)]
+            self._heartbeat.forget(lease)
             self._slot_freed()
             if not self._leases:
                 self._drained.send()
