@@ -76,3 +76,24 @@ async def test_suspended_machine_loses_what_expired_meanwhile(app: App, queue_na
         assert peek.record(job.id).row == row
         assert list(peek.active()) == [job.id]
     assert seen == ["lease_lost"]
+
+
+async def test_handler_that_outlives_its_timeout_is_named_while_the_worker_runs(
+    app: App, queue_name: str, peek: Peek
+) -> None:
+    """A handler that shields itself cannot be made to end: its lease is renewed, and the log says who it is, once."""
+
+    @app.task(queue=queue_name, timeout=0.1, max_attempts=1)
+    async def handle() -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(1.5)
+        await anyio.sleep(0)
+
+    with capture_logs() as logs:
+        async with app, running(app, lease=0.9, cleanup=0.2) as worker:
+            await handle.enqueue()
+            await until(lambda: worker.statistics().counters.dead == 1)
+    (line,) = [line for line in logs if line["event"] == "handler_will_not_end"]
+    assert "in handle" in line["stack"]
+    assert line["reason"] == "timeout"
+    assert peek.count("stalled") == 0

@@ -35,8 +35,8 @@ class Lease:
     """One claimed job under its lease."""
 
     __slots__ = (
-        "calls", "claimed", "completion", "coroutine", "deadline", "now_ms", "reason", "reason_detail", "running", "scope",
-        "started_at", "thread", "timeout_at",
+        "calls", "claimed", "completion", "coroutine", "deadline", "named", "now_ms", "reason", "reason_detail", "running",
+        "scope", "started_at", "stopped_at", "thread", "timeout_at",
     )  # fmt: skip
 
     def __init__(self, calls: QueueCalls, claimed: Claimed, *, now_ms: int, deadline: float) -> None:
@@ -53,6 +53,10 @@ class Lease:
         self.running = True
         self.started_at = 0.0
         """When the handler began, on `time.monotonic`; for the log."""
+        self.stopped_at = math.inf
+        """When the handler was first asked to stop, on `time.monotonic`."""
+        self.named = False
+        """Whether the log has told that the handler does not end."""
         self.thread: int | None = None
         """The identifier of the thread the handler runs in, for the log; None for a coroutine function."""
         self.coroutine: Any = None
@@ -93,6 +97,7 @@ class Lease:
         if self.reason is None or reason is Reason.LEASE_LOST:
             self.reason = reason
             self.reason_detail = detail
+            self.stopped_at = min(self.stopped_at, time.monotonic())
         self.scope.cancel()
 
     def why(self) -> Reason:

@@ -38,7 +38,7 @@ from echomq.worker.signals import Signal
 from echomq.worker.spawn import spawner
 from echomq.worker.statistics import Counters, WorkerStatistics
 from echomq.worker.timers import Timers
-from echomq.worker.watchdog import Watchdog, coroutine_stack
+from echomq.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -91,7 +91,9 @@ class Worker:
         self._heartbeat = Heartbeat(options, self._timers)
         self._settler = Settler(options, self._timers, self._counters, on_settled=self._slot_freed)
         self._leases: dict[tuple[str, str, int], Lease] = {}
-        self._watchdog = Watchdog(self._leases.values, margin=options.margin, on_time=self._slot_freed)
+        self._watchdog = Watchdog(
+            self._leases.values, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed
+        )
         self._threads = anyio.CapacityLimiter(options.concurrency)
         self._intake = Intake(
             list(self._queues.values()), options, free=self._free, begin=self._begin, claimed=self._was_claimed
@@ -295,11 +297,7 @@ class Worker:
         end = anyio.current_time() + options.cleanup + EPSILON
         for lease in list(self._leases.values()):
             lease.stop(Reason.SHUTDOWN)
-        with anyio.CancelScope(deadline=end):
-            await self._until_drained()
-        if self._leases:
-            self._name_the_unending()
-            await self._until_drained()
+        await self._until_drained()  # however long it takes; the watchdog names those that will not end
         with anyio.CancelScope(deadline=max(end, anyio.current_time() + EPSILON)):
             # A claim on its way may bring jobs, which are given back.
             await self._claims_over.wait()
@@ -323,14 +321,3 @@ class Worker:
             either.start_soon(hurried)
             await self._until_drained()
             either.cancel_scope.cancel()
-
-    def _name_the_unending(self) -> None:
-        for lease in self._leases.values():
-            _log.error(
-                "handler_will_not_end",
-                queue=lease.calls.queue,
-                job=lease.claimed.id,
-                task=lease.claimed.record.task,
-                attempt=lease.claimed.token,
-                stack=self._watchdog.stack(lease.thread) if lease.thread else coroutine_stack(lease.coroutine),
-            )

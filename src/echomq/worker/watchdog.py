@@ -48,9 +48,23 @@ class Watchdog:
     """Watches the event loop from inside and from a thread. Use it as a context manager around the loop's work."""
 
     def __init__(
-        self, leases: Callable[[], Iterable[Lease]], *, margin: float, on_time: Callable[[], None] = lambda: None
+        self,
+        leases: Callable[[], Iterable[Lease]],
+        *,
+        margin: float,
+        cleanup: float,
+        on_time: Callable[[], None] = lambda: None,
     ) -> None:
+        """Make a watchdog.
+
+        Args:
+            leases: Answers the leases whose handlers run.
+            margin: The leases' margin, seconds: a loop late by half of it is late.
+            cleanup: Seconds a stopped handler may take before it is named in the log.
+            on_time: Called when the loop is on time again.
+        """
         self._leases = leases
+        self._cleanup = cleanup
         self._on_time = on_time
         self._late_after = max(2 * TICK, margin / 2)
         self.late = False
@@ -106,8 +120,23 @@ class Watchdog:
                 lease.stop(Reason.LEASE_LOST, "not renewed in time")
             elif now >= lease.timeout_at:
                 lease.stop(Reason.TIMEOUT)
+            if not lease.named and time.monotonic() - lease.stopped_at > self._cleanup:
+                self._name(lease)
         if self.late:
             _log.warning("event_loop_late", lag=round(lag, 3), suspended=round(max(0.0, slept), 3))
+
+    def _name(self, lease: Lease) -> None:
+        """Say which handler does not end although it was stopped: nothing can make it, and its lease is renewed until then."""
+        lease.named = True
+        _log.error(
+            "handler_will_not_end",
+            queue=lease.calls.queue,
+            job=lease.claimed.id,
+            task=lease.claimed.record.task,
+            attempt=lease.claimed.token,
+            reason=str(lease.reason),
+            stack=self.stack(lease.thread) if lease.thread else coroutine_stack(lease.coroutine),
+        )
 
     def _watch(self) -> None:
         reported = looked = 0.0
