@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -14,6 +15,7 @@ from echomq.app import App
 from echomq.transitions import Call, Release
 from echomq.worker import calls, intake
 from tests.worker.support import Peek, running, until
+from tests.worker.test_command import put
 
 pytestmark = pytest.mark.anyio
 
@@ -161,7 +163,9 @@ async def test_whatever_makes_work_ready_wakes_a_parked_worker(
                 await until(lambda: ran == [1])
 
 
-async def test_worker_that_stops_hands_its_token_on(server_url: str, queue_name: str, long_parks: None) -> None:
+async def test_worker_that_stops_hands_its_token_on(
+    server_url: str, queue_name: str, peek: Peek, long_parks: None
+) -> None:
     """A worker that leaves its park may have eaten a token: another one gets the work at once."""
     ran: list[str] = []
 
@@ -175,15 +179,14 @@ async def test_worker_that_stops_hands_its_token_on(server_url: str, queue_name:
         return app
 
     one, two = make("one"), make("two")
-    async with one, two, running(two):
-        async with running(one):
+    async with one, two, running(one) as first:
+        await anyio.sleep(0.2)
+        async with running(two):
             await anyio.sleep(0.2)
-        for _ in range(5):
-            ran.clear()
-            async with running(one) as worker:
-                await anyio.sleep(0.1)
-                worker.stop()
-                task: Any = two.tasks["handle"]
-                await task.enqueue()
+            # Who parked first is served first; he is told to stop before he has read it.
+            put(peek, "handle")
+            time.sleep(0.05)
+            first.stop()
             with anyio.fail_after(PROMPT):
                 await until(lambda: ran)
+    assert ran == ["two"]

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from echomq.app import App
 from echomq.errors import LeaseLostError
 from echomq.job import Job
+from echomq.worker.reasons import Reason
 from tests.worker.support import Peek, proxied, running, until
 
 pytestmark = pytest.mark.anyio
@@ -43,6 +44,7 @@ async def test_long_job_and_long_delay_are_delivered_once(app: App, queue_name: 
 async def test_lost_lease_ends_the_handler_and_writes_nothing(app: App, queue_name: str, peek: Peek) -> None:
     """Reaped and claimed by another: the handler is cancelled with its reason, its notes are refused, the row is theirs."""
     began, seen = anyio.Event(), []
+    overs: list[bool] = []
 
     @app.task(queue=queue_name, max_attempts=1)
     async def handle(job: Job) -> None:
@@ -50,6 +52,8 @@ async def test_lost_lease_ends_the_handler_and_writes_nothing(app: App, queue_na
         try:
             await anyio.sleep_forever()
         finally:
+            (lease,) = worker._leases.values()
+            overs.append(lease.over(anyio.current_time()))
             seen.append(job.cancel_reason)
             with anyio.CancelScope(shield=True):
                 for note in (partial(job.progress, 1), partial(job.checkpoint, 1), partial(job.log, "x")):
@@ -69,7 +73,37 @@ async def test_lost_lease_ends_the_handler_and_writes_nothing(app: App, queue_na
         assert seen == ["lease_lost", *["LeaseLostError"] * 3]
         assert peek.record(job.id).row == row
         assert list(peek.active()) == [job.id]
-    assert [line["job"] for line in logs if line["event"] == "lease_lost"] == [job.id]
+    assert overs == [False]  # by a heartbeat's answer, before the deadline had to do it
+    assert [(line["job"], line["detail"]) for line in logs if line["event"] == "lease_lost"] == [(job.id, "EMQSTALE")]
+
+
+async def test_lost_lease_overrides_a_cancel_request(app: App, queue_name: str, peek: Peek) -> None:
+    """A handler that is cleaning up, cancelled by a person, loses its lease: then nothing is written for it at all."""
+    began, gate = anyio.Event(), anyio.Event()
+
+    @app.task(queue=queue_name)
+    async def handle() -> None:
+        began.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.move_on_after(10, shield=True):
+                await gate.wait()
+
+    async with app, running(app, lease=0.9, **ONE) as worker:
+        job = await handle.enqueue()
+        await began.wait()
+        (lease,) = worker._leases.values()
+        await job.cancel(reason="by hand")
+        await until(lambda: lease.reason is Reason.CANCELLED)
+        peek.client.hdel(peek.keys.job(job.id), "cancel")  # else the reap below ends it
+        peek.expire(job.id)
+        assert peek.claim()
+        await until(lambda: lease.reason is Reason.LEASE_LOST)
+        gate.set()
+        await until(lambda: worker.statistics().counters.lost == 1)
+        counters = worker.statistics().counters
+    assert (counters.refused, counters.cancelled) == (0, 0)
 
 
 async def test_refused_note_ends_the_lease(app: App, queue_name: str, peek: Peek) -> None:
@@ -157,14 +191,19 @@ async def test_claim_that_took_as_long_as_its_lease_begins_nothing(
     assert ran[0] > 1
 
 
-async def test_handler_ends_before_its_lease_does_on_the_server(server_url: str, queue_name: str, peek: Peek) -> None:
-    """Slow replies, then none: the handler is stopped while the server still holds the lease for it."""
+@pytest.mark.parametrize("renewed", [False, True])
+async def test_handler_ends_before_its_lease_does_on_the_server(
+    server_url: str, queue_name: str, peek: Peek, renewed: bool
+) -> None:
+    """Slow replies, then none: the handler is stopped while the server still holds the lease, the first or a later one."""
     left: list[float] = []
     async with proxied(server_url) as proxy:
         app = App(proxy.url)
 
         @app.task(queue=queue_name)
         async def handle(job: Job) -> None:
+            if renewed:
+                await until(lambda: worker.statistics().renewals)
             proxy.frozen = True
             try:
                 await anyio.sleep_forever()
