@@ -43,7 +43,8 @@ async def test_long_job_and_long_delay_are_delivered_once(app: App, queue_name: 
 
 async def test_lost_lease_ends_the_handler_and_writes_nothing(app: App, queue_name: str, peek: Peek) -> None:
     """Reaped and claimed by another: the handler is cancelled with its reason, its notes are refused, the row is theirs."""
-    began, seen = anyio.Event(), []
+    began = anyio.Event()
+    seen: list[str | None] = []
     overs: list[bool] = []
 
     @app.task(queue=queue_name, max_attempts=1)

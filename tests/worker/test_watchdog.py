@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 
@@ -87,7 +88,7 @@ async def test_handler_that_outlives_its_timeout_is_named_while_the_worker_runs(
     async def handle() -> None:
         with anyio.CancelScope(shield=True):
             await anyio.sleep(1.5)
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
 
     with capture_logs() as logs:
         async with app, running(app, lease=0.9, cleanup=0.2) as worker:
