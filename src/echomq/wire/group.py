@@ -46,15 +46,16 @@ Build = Callable[[QueueKeys, Call, Sequence[Any]], Transition[list[Verdict]]]
 class GroupCall(WireCall):
     """One call of a group: empty until the writer encodes it."""
 
-    __slots__ = ("_bytes", "_group", "_read", "_riders", "label", "queue", "remembered", "script")
+    __slots__ = ("_bytes", "_group", "_read", "_riders", "label", "prompt", "queue", "remembered", "script")
 
-    def __init__(self, group: Group[Any]) -> None:
+    def __init__(self, group: Group[Any], *, prompt: bool) -> None:
         super().__init__()
         self._group = group
         self._riders: list[Entry] = []
         self._bytes: bytes | None = None
         self._read: Callable[[Any], list[Verdict]] | None = None
         self.label = group.verb
+        self.prompt = prompt
         self.queue = group.keys.queue
         self.script: Script | None = None
         self.remembered = True
@@ -125,7 +126,7 @@ class GroupCall(WireCall):
 class Group(Generic[I]):
     """The group commit of one verb on one queue. Made by `WireClient.group`."""
 
-    __slots__ = ("_build", "_call", "_check", "_line", "_size", "_slot", "_tag", "keys", "verb")
+    __slots__ = ("_build", "_call", "_check", "_line", "_size", "_slot", "_tag", "keys", "lone", "verb")
 
     def __init__(
         self,
@@ -148,6 +149,9 @@ class Group(Generic[I]):
         self._check = check
         self._line: Line[Entry] = Line()
         self._call: GroupCall | None = None
+        self.lone = False
+        """Whether the last call had one item. A caller who waits for each verdict before it sends the next item is then
+        served without a turn of the writer, which would only wait for company that does not come."""
 
     async def __call__(self, item: I) -> Verdict:
         """Send the item with others and answer its verdict.
@@ -160,7 +164,7 @@ class Group(Generic[I]):
         Delivery: runs at most once if the verb is remembered.
         """
         waiter = Waiter()
-        entry = self._add(item, self._size(item), waiter.done, None)
+        entry = self._add(item, self._size(item), waiter.done, None, prompt=self.lone)
         try:
             await waiter.event.wait()
         except BaseException:
@@ -242,6 +246,7 @@ class Group(Generic[I]):
             entry.riding = True
             room -= entry.size
             taken.append(entry)
+        self.lone = len(taken) == 1
         return taken
 
     def take_all(self) -> list[Entry]:
@@ -273,16 +278,18 @@ class Group(Generic[I]):
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _add(self, item: I, size: int, done: Callable[[Any], None], give_up_at: float | None) -> Entry:
+    def _add(
+        self, item: I, size: int, done: Callable[[Any], None], give_up_at: float | None, *, prompt: bool = False
+    ) -> Entry:
         self._check()
         entry = Entry(item, size, done, give_up_at)
         self._line.append(entry)
         if self._call is None:
-            self._enter()
+            self._enter(prompt=prompt)
         return entry
 
-    def _enter(self) -> None:
-        self._call = GroupCall(self)
+    def _enter(self, *, prompt: bool = False) -> None:
+        self._call = GroupCall(self, prompt=prompt)
         self._slot.enter(self._call)
 
     def _leave(self, entry: Entry) -> None:
