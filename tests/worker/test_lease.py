@@ -221,6 +221,36 @@ async def test_handler_ends_before_its_lease_does_on_the_server(
             proxy.delay, proxy.frozen = 0.0, False
 
 
+async def test_job_that_was_changed_meanwhile_runs_anew(server_url: str, queue_name: str, peek: Peek) -> None:
+    """An operator's word in between (it clears the holder) makes it new work: the old completion does not count for it."""
+    ran: list[int] = []
+    gate = anyio.Event()
+    async with proxied(server_url) as proxy:
+        app = App(proxy.url)
+
+        @app.task(queue=queue_name, result_ttl=60)
+        async def handle(job: Job) -> int:
+            ran.append(job.attempt)
+            await gate.wait()
+            return job.attempt
+
+        async with app, running(app, lease=30.0) as worker:
+            job = await handle.enqueue()
+            await until(lambda: ran)
+            proxy.refusing = True
+            proxy.cut()
+            await until(lambda: app.client.wire.statistics.waiting)
+            gate.set()
+            await until(lambda: worker.statistics().unsettled)
+            peek.expire(job.id)
+            peek.reap()
+            peek.client.hdel(peek.keys.job(job.id), "holder")
+            proxy.refusing = False
+            await until(lambda: peek.state(job.id) == "done")
+    assert ran == [1, 2]
+    assert peek.record(job.id).result == b"2"
+
+
 @pytest.mark.parametrize("how", ["cut", "frozen"])
 async def test_completion_that_an_outage_delayed_is_accepted(
     server_url: str, queue_name: str, peek: Peek, how: str

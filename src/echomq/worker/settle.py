@@ -111,18 +111,14 @@ class Settler:
         """Deliver, under a new lease of the job, a completion that could not be delivered under the last one.
 
         After an outage this worker may itself claim what it has done already: its claim was before its verdict in the
-        line. Only if nobody else had the job in between, and it is still the same work.
+        line. The rule is the late holder's: only if the row still named the last claim when this one took it, that is,
+        nobody else had the job or changed it in between.
         """
         claimed = lease.claimed
+        holder = claimed.record.holder
         for old in (*self._open, *self._late):
             was = old.claimed
-            if (
-                was.id == claimed.id
-                and old.calls is lease.calls
-                and old.completion is not None
-                and was.token + 1 == claimed.token
-                and was.record.payload == claimed.record.payload
-            ):
+            if was.id == claimed.id and was.nonce == holder and old.completion is not None and old.calls is lease.calls:
                 lease.running = False
                 item = attrs.evolve(old.completion, token=claimed.token, nonce=claimed.nonce)
                 self._keep(lease, lease.calls.complete, item)
