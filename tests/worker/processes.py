@@ -24,7 +24,8 @@ class WorkerProcess:
 
     def __init__(self, url: str, queue: str, *options: str, app: str = "tests.worker.jobs_app:app") -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
-        env = {**os.environ, "ECHOMQ_URL": url, "TEST_QUEUE": queue, "PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join(each for each in (os.environ.get("PYTHONPATH"), str(ROOT)) if each)
+        env = {**os.environ, "ECHOMQ_URL": url, "TEST_QUEUE": queue, "PYTHONPATH": path}
         command = [sys.executable, "-X", "dev", "-W", "error", "-m", "echomq.worker", app, "--log-format", "json"]
         self.process = subprocess.Popen(
             [*command, *options], env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=self._log, start_new_session=True

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
+import pytest
 import redis
 
 from echomq.app import App
@@ -23,6 +24,8 @@ from echomq.worker.run import Worker
 
 T = TypeVar("T")
 
+TRIO = pytest.mark.parametrize("anyio_backend", ["trio", pytest.param("asyncio", marks=pytest.mark.prove)])
+"""For tests that wait for real time: on trio always, on asyncio in `make prove`."""
 QUICK: dict[str, Any] = {"lease": 5.0, "grace": 0.2, "cleanup": 1.0, "concurrency": 10}
 """Options of a worker that ends soon and whose leases do not."""
 PATIENCE = 15.0

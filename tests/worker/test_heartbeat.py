@@ -15,12 +15,13 @@ from echomq.worker.heartbeat import Heartbeat
 from echomq.worker.lease import Lease
 from echomq.worker.options import WorkerOptions
 from echomq.worker.timers import Timers
-from tests.worker.support import Peek, proxied, running, until
+from tests.worker.support import TRIO, Peek, proxied, running, until
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.slow
+@TRIO
 async def test_flood_of_enqueues_delays_no_heartbeat(app: App, queue_name: str, peek: Peek) -> None:
     """Renewals have a connection of their own: a worker that enqueues much keeps its leases (pitfall 24)."""
     attempts: list[int] = []
@@ -42,6 +43,7 @@ async def test_flood_of_enqueues_delays_no_heartbeat(app: App, queue_name: str, 
         peek.client.unlink(key)
 
 
+@TRIO
 async def test_silence_and_errors_end_nothing_before_the_deadline(server_url: str, queue_name: str, peek: Peek) -> None:
     """A renewal that is not answered, or refused by a server in trouble, is tried again; the handler goes on."""
     attempts: list[int] = []

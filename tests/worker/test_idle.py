@@ -14,7 +14,7 @@ from echomq import transitions
 from echomq.app import App
 from echomq.transitions import Call, Release
 from echomq.worker import calls, intake
-from tests.worker.support import Peek, running, until
+from tests.worker.support import TRIO, Peek, running, until
 from tests.worker.test_command import put
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +47,7 @@ def sent_commands(client: redis.Redis) -> int:
     return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in names)
 
 
+@TRIO
 async def test_idle_worker_sends_next_to_nothing(app: App, queue_name: str, redis_client: redis.Redis) -> None:
     """At most two commands a second and queue."""
     for n in range(2):
@@ -61,6 +62,7 @@ async def test_idle_worker_sends_next_to_nothing(app: App, queue_name: str, redi
         assert 0 < sent_commands(redis_client) - before <= 2 * 2 * 2.0
 
 
+@TRIO
 async def test_due_jobs_wake_one_worker_and_not_all(server_url: str, queue_name: str) -> None:
     """Ten parked workers, ten delayed jobs: one of them keeps the time (pitfall 13)."""
     ran: list[int] = []

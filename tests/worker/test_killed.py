@@ -71,7 +71,7 @@ def test_stopped_worker_comes_back_too_late(server_url: str, queue_name: str, pe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["kill", "exit"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("exit", marks=pytest.mark.prove)])
 def test_job_that_kills_its_workers_is_buried(server_url: str, queue_name: str, peek: Peek, how: str) -> None:
     """After `max_stalls` expired leases it is buried with a readable reason, and its neighbour runs."""
     job = put(peek, "killer", how, max_stalls=1)

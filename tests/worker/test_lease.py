@@ -13,7 +13,7 @@ from echomq.app import App
 from echomq.errors import LeaseLostError
 from echomq.job import Job
 from echomq.worker.reasons import Reason
-from tests.worker.support import Peek, proxied, running, until
+from tests.worker.support import TRIO, Peek, proxied, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ ONE = {"concurrency": 1}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("anyio_backend", ["trio", pytest.param("asyncio", marks=pytest.mark.prove)])
+@TRIO
 async def test_long_job_and_long_delay_are_delivered_once(app: App, queue_name: str, peek: Peek) -> None:
     """Work, and a delay, of twenty leases: one attempt each, no stall."""
     lease, attempts = 0.4, []

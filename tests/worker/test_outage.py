@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from echomq.app import App
 from echomq.embedded import Server, open_server
 from echomq.job import Job
-from tests.worker.support import Peek, proxied, running, until
+from tests.worker.support import TRIO, Peek, proxied, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -126,6 +126,7 @@ async def test_script_flush_in_mid_run_is_not_noticed(app: App, queue_name: str,
     assert {attempt for _, attempt in ran} == {1}
 
 
+@TRIO
 async def test_lost_replies_lose_no_work(server_url: str, queue_name: str, peek: Peek) -> None:
     """Calls whose replies were lost are repeated and answered from memory: each job runs once, on the books and off."""
     ran: list[str] = []
@@ -176,6 +177,7 @@ async def test_half_open_connections_are_found(server_url: str, queue_name: str)
             await until(lambda: worker.statistics().ready)
 
 
+@TRIO
 async def test_outage_is_logged_without_flooding(server_url: str, queue_name: str) -> None:
     """A server that is away for a while costs the log a line or two for each reason, not one for each try."""
     async with proxied(server_url) as proxy:

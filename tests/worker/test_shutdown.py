@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from echomq.app import App
 from echomq.job import Job
 from echomq.worker.entry import run_worker
-from tests.worker.support import QUICK, Peek, proxied, running, until
+from tests.worker.support import QUICK, TRIO, Peek, proxied, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -75,6 +75,7 @@ async def test_stop_cancels_what_outlives_grace_and_gives_it_back(app: App, queu
     assert seen == ["shutdown"]
 
 
+@TRIO
 async def test_handler_that_shields_itself_is_renewed_and_named(app: App, queue_name: str, peek: Peek) -> None:
     """It cannot be ended: its lease is renewed until it ends by itself, and the log shows where it is."""
     leases: list[float] = []
@@ -97,6 +98,7 @@ async def test_handler_that_shields_itself_is_renewed_and_named(app: App, queue_
     assert peek.count("stalled") == 0
 
 
+@TRIO
 async def test_handler_in_a_thread_is_renewed_and_named(app: App, queue_name: str, peek: Peek) -> None:
     """The same for a thread: nothing interrupts it, its slot and lease are its own until it returns."""
     leases: list[float] = []

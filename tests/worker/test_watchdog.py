@@ -12,11 +12,12 @@ from structlog.testing import capture_logs
 
 from echomq.app import App
 from echomq.job import Job
-from tests.worker.support import Peek, running, until
+from tests.worker.support import TRIO, Peek, running, until
 
 pytestmark = pytest.mark.anyio
 
 
+@TRIO
 async def test_handler_that_blocks_the_loop_is_named(app: App, queue_name: str) -> None:
     """The log shows the stack of whoever blocks, while he does it."""
 

@@ -1,0 +1,838 @@
+"""The runtime broken on purpose: tests that do not notice prove nothing.
+
+A mutant is a small change of one module of `echomq.worker` or `echomq.wire`, and the tests that must fail under it. It
+is made in a copy of the package that stands first on the path of a pytest of its own, so nothing here touches the
+sources. A change whose text is not found any more is an error and not a mutant that was caught.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import attrs
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+SECONDS = 120
+"""Longer than the tests of any mutant need, hanging ones included (those end by pytest's own timeout)."""
+
+
+@attrs.frozen
+class Mutant:
+    """One way to break the runtime."""
+
+    name: str
+    """What is wrong with it, as a sentence's beginning."""
+    changes: tuple[tuple[str, str, str], ...]
+    """Module (below `echomq`), text, and what stands there instead."""
+    tests: tuple[str, ...]
+    """The tests that must notice: `directory/file::test`, without `test_` and `.py`; one is enough."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@attrs.frozen
+class Caught:
+    """How a mutant fared."""
+
+    by: str
+    """The test that failed; "" if none did."""
+    seconds: float
+    """What it took."""
+    output: str
+    """What pytest said."""
+
+
+def change(source: str, module: str, old: str, new: str) -> str:
+    """Change a module's text in exactly one place.
+
+    Raises:
+        LookupError: The text is not there, or more than once: the mutant is out of date.
+    """
+    found = source.count(old)
+    if found != 1:
+        msg = f"echomq/{module} has this {found} times and not once; bring the mutant in tests/worker/mutants.py up to date:\n{old}"
+        raise LookupError(msg)
+    return source.replace(old, new)
+
+
+def changed(mutant: Mutant) -> dict[str, str]:
+    """Answer the changed modules of a mutant, by path below `echomq`."""
+    texts: dict[str, str] = {}
+    for module, old, new in mutant.changes:
+        source = texts.get(module) or (SOURCE / "echomq" / module).read_text("utf-8")
+        texts[module] = change(source, module, old, new)
+    for module, text in texts.items():
+        compile(text, module, "exec")
+    return texts
+
+
+def node(test: str) -> str:
+    """Answer the pytest node of a test named in short."""
+    file, _, function = test.partition("::")
+    directory, _, name = file.partition("/")
+    return f"tests/{directory}/test_{name}.py::test_{function}"
+
+
+def run(mutant: Mutant) -> Caught:
+    """Run the tests of a mutant until one fails."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
+        shutil.copytree(SOURCE / "echomq", Path(directory, "echomq"))
+        for module, text in changed(mutant).items():
+            Path(directory, "echomq", module).write_text(text, "utf-8")
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
+        env |= {"PYTHONPATH": os.pathsep.join(each for each in (directory, env.get("PYTHONPATH", "")) if each)}
+        command = [
+            sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "--timeout=30", "-p", "no:cacheprovider",
+            "-m", "", *map(node, mutant.tests),
+        ]  # fmt: skip
+        done = subprocess.run(
+            command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    output = done.stdout + done.stderr
+    failed = re.search(r"^(?:FAILED|ERROR) tests/\S*::(.*?)(?: - |$)", output, re.MULTILINE)
+    assert (done.returncode == 1) == (failed is not None), output
+    return Caught(failed[1] if failed else "", time.monotonic() - began, output)
+
+
+def _m(name: str, *changes: tuple[str, str, str], by: str) -> Mutant:
+    return Mutant(name, changes, tuple(by.split()))
+
+
+# --- what the worker is made of --------------------------------------------------------------------------------------
+
+RUN, LEASE, HEARTBEAT = "worker/run.py", "worker/lease.py", "worker/heartbeat.py"
+INTAKE, SETTLE, EXECUTE = "worker/intake.py", "worker/settle.py", "worker/execute.py"
+CONTROL, WATCHDOG, TIMERS = "worker/control.py", "worker/watchdog.py", "worker/timers.py"
+PREFLIGHT, CALLS = "worker/preflight.py", "worker/calls.py"
+
+DEADLINES = (
+    _m(
+        "the first deadline counts from the claim's reply",
+        (RUN, "deadline=sent_at + self.options.lease", "deadline=anyio.current_time() + self.options.lease"),
+        by="worker/deadlines::deadline_here_is_a_margin_before_the_servers[trio-False]",
+    ),
+    _m(
+        "the intake says a claim was sent when its reply came",
+        (INTAKE, "reply.now_ms, sent_at)", "reply.now_ms, anyio.current_time())"),
+        by="worker/lease::claim_that_took_as_long_as_its_lease_begins_nothing[trio]",
+    ),
+    _m(
+        "the first deadline has no margin",
+        (RUN, "deadline=sent_at + self.options.lease - self.options.margin", "deadline=sent_at + self.options.lease"),
+        by="worker/deadlines::deadline_here_is_a_margin_before_the_servers[trio-False]",
+    ),
+    _m(
+        "a renewal counts from its reply",
+        (HEARTBEAT, "lease.renewed(asked_at + ", "lease.renewed(anyio.current_time() + "),
+        by="worker/deadlines::deadline_here_is_a_margin_before_the_servers[trio-True]",
+    ),
+    _m(
+        "a renewed deadline has no margin",
+        (HEARTBEAT, "self._lease - self._margin)", "self._lease)"),
+        by="worker/deadlines::deadline_here_is_a_margin_before_the_servers[trio-True]",
+    ),
+    _m(
+        "a renewal moves no deadline",
+        (HEARTBEAT, "        lease.renewed(asked_at + self._lease - self._margin)\n", ""),
+        by="worker/lease::long_job_and_long_delay_are_delivered_once[trio]",
+    ),
+    _m(
+        "a renewal after the end moves the deadline",
+        (LEASE, " and not self.over(anyio.current_time()):", ":"),
+        by="worker/deadlines::renewal_after_the_end_moves_nothing[trio-over]",
+    ),
+    _m(
+        "a renewal moves the deadline of a lost lease",
+        (LEASE, "and self.reason is not Reason.LEASE_LOST and", "and"),
+        by="worker/deadlines::renewal_after_the_end_moves_nothing[trio-lost]",
+    ),
+    _m(
+        "a renewal moves the deadline of an ended handler",
+        (LEASE, "if self.running and self.reason is not", "if self.reason is not"),
+        by="worker/deadlines::renewal_after_the_end_moves_nothing[trio-ended]",
+    ),
+    _m(
+        "a renewal moves the deadline back",
+        (LEASE, "self.deadline = max(self.deadline, deadline)", "self.deadline = deadline"),
+        by="worker/deadlines::renewals_answered_out_of_order_move_the_deadline_forward_only[trio]",
+    ),
+    _m(
+        "a timeout takes the lease's place as the scope's deadline",
+        (LEASE, "current_time() + timeout\n            self.scope.deadline = min(self.deadline, self.timeout_at)",
+         "current_time() + timeout\n            self.scope.deadline = self.timeout_at"),
+        by="worker/deadlines::deadline_here_is_a_margin_before_the_servers[trio-False]",
+    ),
+    _m(
+        "a renewal makes the scope forget the timeout",
+        (LEASE, "max(self.deadline, deadline)\n            self.scope.deadline = min(self.deadline, self.timeout_at)",
+         "max(self.deadline, deadline)\n            self.scope.deadline = self.deadline"),
+        by="worker/deadlines::renewal_keeps_the_timeout[trio]",
+    ),
+    _m(
+        "a claim whose reply took as long as the lease is begun",
+        (RUN, "self._spawn is None or lease.over(anyio.current_time()):", "self._spawn is None:"),
+        by="worker/lease::claim_that_took_as_long_as_its_lease_begins_nothing[trio]",
+    ),
+    _m(
+        "what ended by its timeout is told as lost",
+        (LEASE, "if self.deadline <= self.timeout_at else Reason.TIMEOUT", "if True else Reason.TIMEOUT"),
+        by="worker/verdicts::timeout_fails_the_attempt[trio-False]",
+    ),
+    _m(
+        "what ended by its lease is told as a timeout",
+        (LEASE, "Reason.LEASE_LOST if self.deadline <=", "Reason.TIMEOUT if self.deadline <="),
+        by="worker/outage::outage_beyond_the_lease_costs_a_stall_and_no_retry[trio]",
+    ),
+)  # fmt: skip
+
+HEARTBEATS = (
+    _m(
+        "the heartbeat outlives its handler",
+        (HEARTBEAT, "        self._due.pop(lease, None)\n", "        pass\n"),
+        (HEARTBEAT, "if not lease.running or lease.reason is Reason.LEASE_LOST:\n            return",
+         "if False:\n            return"),
+        by="worker/heartbeat::heartbeat_ends_with_its_handler[trio]",
+    ),
+    _m(
+        "an ended handler's lease stays in the heartbeat's memory",
+        (HEARTBEAT, "        self._due.pop(lease, None)\n", "        pass\n"),
+        by="worker/deadlines::heartbeat_remembers_no_ended_handler[trio]",
+    ),
+    _m(
+        "a renewal that is tried again outlives its handler",
+        (HEARTBEAT, "if not lease.running or lease.reason", "if lease.reason"),
+        by="worker/deadlines::heartbeat_tries_again_only_while_the_handler_runs[trio-ended]",
+    ),
+    _m(
+        "a lost lease is renewed",
+        (HEARTBEAT, "if not lease.running or lease.reason is Reason.LEASE_LOST:", "if not lease.running:"),
+        by="worker/deadlines::heartbeat_tries_again_only_while_the_handler_runs[trio-lost]",
+    ),
+    _m(
+        "an error to a renewal ends the lease",
+        (HEARTBEAT, "        if not isinstance(verdict, Verdict):\n",
+         "        if not isinstance(verdict, Verdict):\n            lease.stop(Reason.LEASE_LOST)\n"),
+        by="worker/heartbeat::silence_and_errors_end_nothing_before_the_deadline[trio]",
+    ),
+    _m(
+        "a renewal that got an error is not tried again",
+        (HEARTBEAT, "            self._timers.at(anyio.current_time() + min(RETRY,",
+         "            (anyio.current_time() + min(RETRY,"),
+        by="worker/heartbeat::silence_and_errors_end_nothing_before_the_deadline[trio]",
+    ),
+    _m(
+        "the verdict \"lost\" is not heeded",
+        (HEARTBEAT, "            lease.stop(Reason.LEASE_LOST, verdict.code)\n", ""),
+        by="worker/lease::lost_lease_ends_the_handler_and_writes_nothing[trio]",
+    ),
+    _m(
+        "a renewal's answer is heeded after the handler has ended",
+        (HEARTBEAT, "        if not lease.running:\n            return\n        if not isinstance",
+         "        if not isinstance"),
+        by="worker/heartbeat::heartbeat_answers_after_the_end_change_nothing[trio]",
+    ),
+    _m(
+        "one renewal a lease, and no more",
+        (HEARTBEAT, "        self._add(lease, asked_at)\n", ""),
+        by="worker/lease::long_job_and_long_delay_are_delivered_once[trio]",
+    ),
+    _m(
+        "the first renewal is due when the lease is over",
+        (HEARTBEAT, "moment = renewed_at + self._lease / 3", "moment = renewed_at + self._lease"),
+        by="worker/lease::long_job_and_long_delay_are_delivered_once[trio]",
+    ),
+    _m(
+        "short jobs are renewed at once",
+        (HEARTBEAT, "moment = renewed_at + self._lease / 3", "moment = renewed_at"),
+        by="worker/deadlines::heartbeat_of_a_short_job_sends_nothing[trio]",
+    ),
+    _m(
+        "a lease that is due before older ones waits for them",
+        (HEARTBEAT, "if moment < self._latest - self._lease * TOGETHER:", "if False:"),
+        by="worker/deadlines::heartbeat_of_a_claim_that_was_long_on_its_way_is_not_late[trio]",
+    ),
+    _m(
+        "a cancel request in a renewal's answer is not heeded",
+        (HEARTBEAT, 'if verdict.code == "cancel":', "if False:"),
+        by="worker/cancel::cancel_comes_by_heartbeat_when_the_channel_is_deaf[trio]",
+    ),
+    _m(
+        "a refused note ends nothing",
+        (EXECUTE, "            self._lease.stop(Reason.LEASE_LOST, verdict.code)\n", "            pass\n"),
+        by="worker/lease::refused_note_ends_the_lease[trio]",
+    ),
+    _m(
+        "renewals wait behind bulk",
+        ("wire/client.py", 'frozenset({"claim", "extend", ', 'frozenset({"claim", '),
+        by="wire/resend::verbs_that_a_lease_depends_on_have_their_own_connection[trio]",
+    ),
+)  # fmt: skip
+
+ENDINGS = (
+    _m(
+        "a lease is given back before its handler has ended",
+        (RUN, "            lease.stop(Reason.SHUTDOWN)\n",
+         "            lease.stop(Reason.SHUTDOWN)\n            self._settler.release(lease)\n"),
+        by="worker/shutdown::stop_cancels_what_outlives_grace_and_gives_it_back[trio]",
+    ),
+    _m(
+        "the core is not shielded",
+        (RUN, "with anyio.CancelScope(shield=True):\n                await self._core()",
+         "with anyio.CancelScope():\n                await self._core()"),
+        by="worker/shutdown::outside_cancellation_ends_a_worker_in_order[trio]",
+    ),
+    _m(
+        "the last verdicts are not waited for",
+        (RUN, "            await self._settler.wait_below(1)\n", ""),
+        by="worker/settle::stop_waits_for_the_last_verdicts[trio]",
+    ),
+    _m(
+        "a claim on its way is not waited for",
+        (RUN, "            await self._claims_over.wait()\n", ""),
+        by="worker/shutdown::claim_that_returns_while_stopping_is_given_back[trio]",
+    ),
+    _m(
+        "jobs of a claim that returns while stopping are begun",
+        (RUN, "if self._stop.is_set() or self._spawn is None or", "if self._spawn is None or"),
+        by="worker/shutdown::claim_that_returns_while_stopping_is_given_back[trio]",
+    ),
+    _m(
+        "jobs of a claim that returns while stopping are kept",
+        (RUN, "            self._settler.release(lease)\n            return\n        if b\"stalls\"",
+         "            return\n        if b\"stalls\""),
+        by="worker/shutdown::claim_that_returns_while_stopping_is_given_back[trio]",
+    ),
+    _m(
+        "claiming goes on while stopping",
+        (INTAKE, "while not self.stopping:", "while True:"),
+        (INTAKE, "if free <= 0 or self.stopping:", "if free <= 0:"),
+        (INTAKE, "                if self.stopping:\n                    return\n", ""),
+        (INTAKE, "        self.stopping = True\n", ""),
+        by="worker/shutdown::stop_lets_handlers_end_within_grace[trio]",
+    ),
+    _m(
+        "handlers get no grace",
+        (RUN, "        with anyio.move_on_after(options.grace):\n            await self._until_drained_or_hurried()\n", ""),
+        by="worker/shutdown::stop_lets_handlers_end_within_grace[trio]",
+    ),
+    _m(
+        "grace has no end",
+        (RUN, "with anyio.move_on_after(options.grace):", "with anyio.CancelScope():"),
+        by="worker/command::signal_gives_unfinished_work_back",
+    ),
+    _m(
+        "a second stop changes nothing",
+        (RUN, "            self._hurry.set()\n        self._stop.set()", "            pass\n        self._stop.set()"),
+        by="worker/command::second_signal_skips_the_waiting",
+    ),
+    _m(
+        "`run` returns before its handlers have ended",
+        (RUN, "        await self._until_drained()  # however", "        # however"),
+        by="worker/shutdown::handler_that_shields_itself_is_renewed_and_named[trio]",
+    ),
+    _m(
+        "renewals end with the grace",
+        (RUN, "            lease.stop(Reason.SHUTDOWN)\n",
+         "            lease.stop(Reason.SHUTDOWN)\n            self._heartbeat.forget(lease)\n"),
+        by="worker/shutdown::handler_that_shields_itself_is_renewed_and_named[trio]",
+    ),
+    _m(
+        "nobody is rung for on leaving the park",
+        (RUN, "            await self._intake.ring()\n", ""),
+        by="worker/idle::worker_that_stops_hands_its_token_on[trio]",
+    ),
+    _m(
+        "the end waits for the server for ever",
+        (RUN, "with anyio.CancelScope(deadline=max(end, anyio.current_time() + EPSILON)):", "with anyio.CancelScope():"),
+        by="worker/shutdown::stop_while_the_server_is_away[trio-refused]",
+    ),
+    _m(
+        "a part that fails leaves the others running",
+        (RUN, "        self._failure = self._failure or error\n        self.stop()", "        self._failure = self._failure or error"),
+        by="worker/shutdown::failure_of_a_part_stops_the_worker_in_order[trio]",
+    ),
+    _m(
+        "a part's failure is not told",
+        (RUN, "        self._failure = self._failure or error\n        self.stop()", "        self.stop()"),
+        by="worker/shutdown::failure_of_a_part_stops_the_worker_in_order[trio]",
+    ),
+    _m(
+        "a worker whose server was never up cannot be stopped",
+        (PREFLIGHT, "while not stop.is_set():", "while True:"),
+        by="worker/shutdown::stop_of_a_worker_whose_server_was_never_up[trio]",
+    ),
+)  # fmt: skip
+
+VERDICTS = (
+    _m(
+        "a verdict is withheld once the lease is over here",
+        (SETTLE, "        lease.running = False\n        try:\n",
+         "        lease.running = False\n        if lease.over(anyio.current_time()):\n            return\n        try:\n"),
+        by="worker/settle::completion_after_the_local_deadline_is_sent[trio]",
+    ),
+    _m(
+        "a handler that finished after it was stopped has not finished",
+        (EXECUTE, "                return Returned(await lease.coroutine)",
+         "                value = await lease.coroutine\n                return Stopped(lease.why()) if lease.scope.cancel_called else Returned(value)"),
+        by="worker/cancel::completion_wins_over_a_request[trio]",
+    ),
+    _m(
+        "a completion is not taken over after the worker's own claim of the job",
+        (RUN, 'if b"stalls" in claimed.record.row and self._settler', 'if b"" and self._settler'),
+        by="worker/lease::completion_that_an_outage_delayed_is_accepted[trio-cut]",
+    ),
+    _m(
+        "a refused completion is not kept for the worker's own claim",
+        (SETTLE, "                self._late.add(lease)\n", ""),
+        by="worker/settle::refused_completion_is_taken_over[trio]",
+    ),
+    _m(
+        "a completion of an older claim is taken over",
+        (SETTLE, "                and was.token + 1 == claimed.token\n", ""),
+        by="worker/settle::completion_is_taken_over_only_for_the_same_work[trio-token]",
+    ),
+    _m(
+        "a completion of another payload is taken over",
+        (SETTLE, "                and was.record.payload == claimed.record.payload\n", ""),
+        by="worker/settle::completion_is_taken_over_only_for_the_same_work[trio-payload]",
+    ),
+    _m(
+        "a completion in another queue is taken over",
+        (SETTLE, "                and old.calls is lease.calls\n", ""),
+        by="worker/settle::completion_is_taken_over_only_for_the_same_work[trio-queue]",
+    ),
+    _m(
+        "a completion of another job is taken over",
+        (SETTLE, "                was.id == claimed.id\n                and old.calls", "                old.calls"),
+        by="worker/settle::completion_is_taken_over_only_for_the_same_work[trio-job]",
+    ),
+    _m(
+        "a failure is taken over as a completion",
+        (SETTLE, "        if type(item) is Completion:\n            lease.completion = item",
+         "        if True:\n            lease.completion = item"),
+        by="worker/settle::completion_is_taken_over_only_for_the_same_work[trio-failure]",
+    ),
+    _m(
+        "a completion is taken over with the old claim's fence",
+        (SETTLE, "attrs.evolve(old.completion, token=claimed.token, nonce=claimed.nonce)", "old.completion"),
+        by="worker/settle::refused_completion_is_taken_over[trio]",
+    ),
+    _m(
+        "a verdict that the server could not take is not sent again",
+        (SETTLE, "if time.monotonic() + AGAIN < self._open[lease]:", "if False:"),
+        by="worker/settle::verdict_that_the_server_could_not_take_is_sent_again[trio]",
+    ),
+    _m(
+        "a verdict is tried for ever",
+        (SETTLE, "if time.monotonic() + AGAIN < self._open[lease]:", "if True:"),
+        by="worker/settle::verdict_is_given_up_after_its_time[trio]",
+    ),
+    _m(
+        "a lost lease is given back",
+        (SETTLE, "            case Stopped(Reason.LEASE_LOST):\n                return None",
+         "            case Stopped(Reason.LEASE_LOST):\n                return calls.release, Release(*fence)"),
+        by="worker/lease::lost_lease_ends_the_handler_and_writes_nothing[trio]",
+    ),
+    _m(
+        "a timeout spends nothing",
+        (SETTLE, "                return self._failed(lease, TimeoutError(f\"the handler ran for {ran:.1f} s, its timeout\"), handler)",
+         "                return calls.release, Release(*fence)"),
+        by="worker/verdicts::timeout_fails_the_attempt[trio-False]",
+    ),
+    _m(
+        "a shutdown spends budget",
+        (SETTLE, "            case Stopped(Reason.SHUTDOWN):\n                return calls.release, Release(*fence)",
+         "            case Stopped(Reason.SHUTDOWN):\n                return self._failed(lease, TimeoutError(), handler)"),
+        by="worker/shutdown::stop_cancels_what_outlives_grace_and_gives_it_back[trio]",
+    ),
+    _m(
+        "a cancelled job is given back",
+        (SETTLE, "                return calls.end, Ending(*fence, \"cancelled\", lease.reason_detail)",
+         "                return calls.release, Release(*fence)"),
+        by="worker/cancel::cancel_by_channel_ends_the_handler_and_the_job[trio]",
+    ),
+    _m(
+        "an unfit job burns budget",
+        (SETTLE, "return lease.calls.snooze, Snoozed(c.id, c.token, c.nonce, to_ms(delay), unfit=True)",
+         "return self._failed(lease, error, None, delay=delay)"),
+        by="worker/unfit::job_that_does_not_fit_is_put_off_and_then_buried[trio-unknown]",
+    ),
+    _m(
+        "an unfit job is put off for ever",
+        (SETTLE, ", unfit=True)", ")"),
+        by="worker/unfit::job_that_does_not_fit_is_put_off_and_then_buried[trio-unknown]",
+    ),
+    _m(
+        "a payload that is no call is put off",
+        (EXECUTE, "        return Poison(error)", "        return Unfit(error)"),
+        by="worker/unfit::payload_that_is_no_call_is_buried_with_its_bytes[trio]",
+    ),
+    _m(
+        "a snooze spends budget",
+        (SETTLE, "                return calls.snooze, Snoozed(c.id, c.token, c.nonce, to_ms(leaf.after))",
+         "                return self._failed(lease, leaf, handler, delay=leaf.after)"),
+        by="worker/verdicts::snooze_spends_nothing[trio]",
+    ),
+    _m(
+        "a verdict within a task group is a failure",
+        (SETTLE, "        leaf = unfold(error)\n", "        leaf = error\n"),
+        by="worker/verdicts::verdict_within_a_task_group_is_still_a_verdict[trio]",
+    ),
+    _m(
+        "the noise of a cleanup is a failure",
+        (EXECUTE, "return Raised(error) if lease.reason is None and not lease.scope.cancel_called else Stopped(lease.why())",
+         "return Raised(error)"),
+        by="worker/cancel::cancelled_thread_is_asked_and_notes_what_it_has[trio]",
+    ),
+    _m(
+        "a handler's SystemExit ends the worker",
+        (EXECUTE, "return isinstance(error, (KeyboardInterrupt, anyio", "return isinstance(error, (KeyboardInterrupt, SystemExit, anyio"),
+        by="worker/verdicts::strange_exceptions_fail_their_job_and_nothing_else[trio]",
+    ),
+    _m(
+        "Ctrl-C in a handler is its failure",
+        (EXECUTE, "return isinstance(error, (KeyboardInterrupt, anyio.get_cancelled_exc_class()))",
+         "return isinstance(error, anyio.get_cancelled_exc_class())"),
+        by="worker/verdicts::keyboard_interrupt_in_a_handler_stops_the_worker_in_order[trio]",
+    ),
+    _m(
+        "a job's own budget does not count",
+        (SETTLE, "budget = own if own is not None else handler", "budget = handler"),
+        by="worker/verdicts::exception_fails_the_job_until_its_budget_is_spent[trio]",
+    ),
+    _m(
+        "a task's timeout goes before the job's own",
+        (EXECUTE, "return handler.timeout if own is None else own / 1000", "return handler.timeout"),
+        by="worker/verdicts::timeout_fails_the_attempt[trio-True]",
+    ),
+)  # fmt: skip
+
+OTHERS = (
+    _m(
+        "a cancel request for another claim is obeyed",
+        (RUN, "            return self._leases.get((queue, id, token))",
+         "            return next((it for (q, i, _), it in self._leases.items() if (q, i) == (queue, id)), None)"),
+        by="worker/cancel::cancel_of_another_attempt_is_ignored[trio]",
+    ),
+    _m(
+        "a cancel request by channel is not heeded",
+        (CONTROL, "                lease.stop(Reason.CANCELLED, reason)", "                pass"),
+        by="worker/cancel::cancel_by_channel_ends_the_handler_and_the_job[trio]",
+    ),
+    _m(
+        "a lease is known by its job alone",
+        (RUN, "            return self._leases.get((queue, id, token))", "            return self._leases.get((queue, id, 0))"),
+        (RUN, "self._leases[(calls.queue, claimed.id, claimed.token)] = lease", "self._leases[(calls.queue, claimed.id, 0)] = lease"),
+        (RUN, "            del self._leases[(lease.calls.queue, *lease.key)]", "            self._leases.pop((lease.calls.queue, lease.claimed.id, 0))"),
+        by="worker/lease::worker_claims_its_own_reaped_job_while_the_old_scope_dies[trio]",
+    ),
+    _m(
+        "a later reason replaces an earlier one",
+        (LEASE, "if self.reason is None or reason is Reason.LEASE_LOST:", "if True:"),
+        by="worker/deadlines::first_reason_holds_unless_the_lease_is_lost[trio]",
+    ),
+    _m(
+        "a lost lease does not override a cancel request",
+        (LEASE, "if self.reason is None or reason is Reason.LEASE_LOST:", "if self.reason is None:"),
+        by="worker/deadlines::first_reason_holds_unless_the_lease_is_lost[trio] worker/lease::lost_lease_overrides_a_cancel_request[trio]",
+    ),
+    _m(
+        "a handler that has ended is given a reason",
+        (LEASE, "        if not self.running:\n            return\n        if self.reason is None",
+         "        if self.reason is None"),
+        by="worker/deadlines::first_reason_holds_unless_the_lease_is_lost[trio]",
+    ),
+    _m(
+        "more is claimed than there are free slots",
+        (INTAKE, "reply = await calls.claim(free, self", "reply = await calls.claim(free + 1, self"),
+        by="worker/basics::worker_respects_its_concurrency[trio]",
+    ),
+    _m(
+        "one queue is asked first each time",
+        (INTAKE, "            self._queues.rotate(-1)\n", ""),
+        by="worker/basics::worker_serves_queues_in_turn[trio]",
+    ),
+    _m(
+        "a claim that fails is tried again at once",
+        (INTAKE, "                if self._errors:\n                    await self._pause()",
+         "                if self._errors:\n                    pass"),
+        by="worker/intake::claims_that_fail_are_spaced[trio]",
+    ),
+    _m(
+        "a park that fails is tried again at once",
+        (INTAKE, "            self._errors += 1\n            await self._pause()", "            pass"),
+        by="worker/intake::parks_that_fail_are_spaced_and_cost_latency_only[trio]",
+    ),
+    _m(
+        "a park's error ends the worker",
+        (INTAKE, "        except EchoMQError as error:\n            _log.warning(\"park_failed\"",
+         "        except ProtocolMismatchError as error:\n            _log.warning(\"park_failed\""),
+        by="worker/intake::parks_that_fail_are_spaced_and_cost_latency_only[trio]",
+    ),
+    _m(
+        "the next delayed job is waited for a second late",
+        (INTAKE, "more = reply.next_ms / 1000 if len(reply.jobs) < free else 0.0", "more = CAP if len(reply.jobs) < free else 0.0"),
+        by="worker/idle::delayed_job_starts_when_it_is_due[trio]",
+    ),
+    _m(
+        "a freed slot is not told to the intake",
+        (RUN, "        self._intake.slot_freed()\n", "        pass\n"),
+        by="worker/basics::worker_respects_its_concurrency[trio]",
+    ),
+    _m(
+        "unsettled verdicts do not hold claims back",
+        (RUN, "if self._watchdog.late or self._settler.unsettled >= 4 * self.options.concurrency:", "if self._watchdog.late:"),
+        by="worker/intake::verdicts_that_pile_up_hold_claims_back[trio]",
+    ),
+    _m(
+        "a late loop claims",
+        (RUN, "if self._watchdog.late or self._settler", "if self._settler"),
+        by="worker/watchdog::late_loop_claims_nothing_until_it_keeps_time_again[trio]",
+    ),
+    _m(
+        "a loop that keeps time again does not claim",
+        (WATCHDOG, "            self._on_time()\n", "            pass\n"),
+        by="worker/watchdog::late_loop_claims_nothing_until_it_keeps_time_again[trio] worker/intake::full_worker_that_was_late_goes_on[trio]",
+    ),
+    _m(
+        "time that the machine slept does not count",
+        (WATCHDOG, "                lease.deadline -= slept\n", ""),
+        by="worker/watchdog::suspended_machine_loses_what_expired_meanwhile[trio]",
+    ),
+    _m(
+        "the watchdog ends no scope that is over",
+        (WATCHDOG, '                lease.stop(Reason.LEASE_LOST, "not renewed in time")', "                pass"),
+        by="worker/intake::watchdog_ends_what_is_over[trio-lease]",
+    ),
+    _m(
+        "the watchdog tells no handler that its time is up",
+        (WATCHDOG, "                lease.stop(Reason.TIMEOUT)", "                pass"),
+        by="worker/intake::watchdog_ends_what_is_over[trio-timeout]",
+    ),
+    _m(
+        "ready while disconnected",
+        (RUN, "self._fresh and self._wire.connected and not", "self._fresh and not"),
+        (RUN, "    def _was_disconnected(self) -> None:\n        self._fresh = False", "    def _was_disconnected(self) -> None:\n        pass"),
+        by="worker/outage::server_restart_costs_nothing[trio-restart]",
+    ),
+    _m(
+        "ready again before a claim has succeeded",
+        (RUN, "    def _was_disconnected(self) -> None:\n        self._fresh = False", "    def _was_disconnected(self) -> None:\n        pass"),
+        by="worker/outage::ready_only_after_a_claim_has_succeeded_again[trio]",
+    ),
+    _m(
+        "ready while the loop is late",
+        (RUN, "and not self._watchdog.late and", "and"),
+        by="worker/watchdog::late_loop_claims_nothing_until_it_keeps_time_again[trio]",
+    ),
+    _m(
+        "ready while stopping",
+        (RUN, "self._watchdog.late and not self._stop.is_set()", "self._watchdog.late"),
+        by="worker/shutdown::stop_lets_handlers_end_within_grace[trio]",
+    ),
+    _m(
+        "a worker says that it has started before it has claimed",
+        (RUN, "        self._started = task_status\n", "        task_status.started(self)\n"),
+        by="worker/basics::worker_tells_that_it_has_started_only_after_a_claim[trio]",
+    ),
+    _m(
+        "a timer that is due sooner waits for the others",
+        (TIMERS, "sooner = not self._heap or moment < self._heap[0][0]", "sooner = not self._heap"),
+        by="worker/intake::sooner_timer_is_not_late[trio]",
+    ),
+)  # fmt: skip
+
+# --- the wire's rules of cancellation and resending ------------------------------------------------------------------
+
+WIRE_CALLS, PIPELINE, GROUP, SLOTS, CLIENT = (
+    "wire/calls.py", "wire/pipeline.py", "wire/group.py", "wire/slots.py", "wire/client.py",
+)  # fmt: skip
+
+WIRE = (
+    _m(
+        "a call that was given up is sent again",
+        (PIPELINE, "            if not call.wanted:\n                call.dropped()\n            elif call.lost():",
+         "            if call.lost():"),
+        by="wire/faults::sent_call_of_a_cancelled_caller_is_not_sent_again[trio] wire/pipeline::pipeline_sorts_unanswered_calls_when_disconnected",
+    ),
+    _m(
+        "a group call that nobody waits for is sent again",
+        (GROUP, "any(not rider.gone for rider in self._riders)", "True"),
+        by="wire/faults::sent_call_of_a_cancelled_caller_is_not_sent_again[trio]",
+    ),
+    _m(
+        "a group call of which one caller has left is not sent again",
+        (GROUP, "any(not rider.gone for rider in self._riders)", "all(not rider.gone for rider in self._riders)"),
+        by="wire/group::call_with_one_caller_left_is_sent_again_byte_for_byte[trio]",
+    ),
+    _m(
+        "a call that the server would not take is tried again for nobody",
+        (PIPELINE, "        elif not call.wanted:\n            call.dropped()  # it has not run, and nobody asks for it any more\n", ""),
+        by="wire/pipeline::pipeline_sends_refused_calls_again_unless_unwanted",
+    ),
+    _m(
+        "a group call draws a new number when it is sent again",
+        (GROUP, "        return self._bytes\n\n    @property",
+         "        if self.ran_perhaps:\n            self._bytes = pack(self._group.build(self._riders).command())\n        return self._bytes\n\n    @property"),
+        by="wire/faults::reply_lost_after_the_call_ran_is_answered_once[trio]",
+    ),
+    _m(
+        "a claim draws a new number when it is sent again",
+        (WIRE_CALLS, "        if self._bytes is None:\n            self.transition =", "        if True:\n            self.transition ="),
+        by="wire/faults::claim_whose_reply_is_lost_answers_the_same_jobs[trio]",
+    ),
+    _m(
+        "a plain command that may have run is sent again",
+        (PIPELINE, "            elif call.lost():", "            elif call.lost() or call.script is None:"),
+        by="wire/faults::plain_command_is_never_sent_twice[trio]",
+    ),
+    _m(
+        "a script that must not run twice is sent again without a number",
+        (WIRE_CALLS, "return self.remembered or may_repeat(self._transition)", "return True"),
+        by="wire/resend::unnumbered_call_that_would_remember_is_not_sent_twice[trio]",
+    ),
+    _m(
+        "a read whose reply was lost fails",
+        (WIRE_CALLS, "return self.remembered or may_repeat(self._transition)", "return self.remembered"),
+        by="wire/resend::read_whose_reply_is_lost_is_sent_again[trio]",
+    ),
+    _m(
+        "what is sent again goes after what is new",
+        (PIPELINE, "call = (again.pop() if again else None) or outbox.pop()", "call = outbox.pop() or again.pop()"),
+        by="wire/pipeline::pipeline_sorts_unanswered_calls_when_disconnected",
+    ),
+    _m(
+        "what is sent again loses its order",
+        (PIPELINE, "        self._again = Line([*first, *waiting])", "        self._again = Line([*reversed(first), *waiting])"),
+        by="wire/pipeline::pipeline_sorts_unanswered_calls_when_disconnected",
+    ),
+    _m(
+        "an error to a repetition is told as the call's",
+        (PIPELINE, "if call.ran_perhaps and call.remembered:", "if False:"),
+        by="wire/faults::error_to_a_resend_leaves_the_outcome_unknown[trio]",
+    ),
+    _m(
+        "a forgotten script is not loaded again",
+        (PIPELINE, "            self._reload(call, text)", "            self._fail(call, text)"),
+        by="wire/client::noscript_in_a_pipeline_harms_no_other_reply[trio]",
+    ),
+    _m(
+        "a call that met a forgotten script is not repeated",
+        (PIPELINE, "            self._put_again(Load(self, script))\n        self._put_again(call)",
+         "            self._put_again(Load(self, script))\n        self._fail(call, text)"),
+        by="wire/client::noscript_in_a_pipeline_harms_no_other_reply[trio]",
+    ),
+    _m(
+        "a group hands its verdicts to the wrong callers",
+        (GROUP, "for rider, verdict in zip(riders, verdicts, strict=True):", "for rider, verdict in zip(riders, reversed(verdicts), strict=True):"),
+        by="wire/group::verdicts_go_to_their_items[trio]",
+    ),
+    _m(
+        "an error of a whole call is told to one caller",
+        (GROUP, "        for rider in self._riders:\n            rider.end(make())", "        for rider in self._riders[:1]:\n            rider.end(make())"),
+        by="wire/group::whole_call_error_goes_to_every_caller[trio]",
+    ),
+    _m(
+        "an unsent item of a cancelled caller is sent",
+        (GROUP, "            self._line.leave(entry)", "            pass"),
+        by="wire/group::cancelled_caller_takes_its_item_out_of_an_unsent_call[trio]",
+    ),
+    _m(
+        "a cancelled `many` leaves its items in the line",
+        (GROUP, "            for entry in window.entries():\n                self._leave(entry)\n", ""),
+        by="wire/group::cancelled_many_takes_its_items_out[trio]",
+    ),
+    _m(
+        "an unsent command of a cancelled caller is sent",
+        (WIRE_CALLS, "            line, self.line = self.line, None\n            line.leave(self)\n            self.dropped()",
+         "            self._abandoned = True"),
+        by="wire/faults::cancelled_caller_takes_an_unsent_command_out[trio]",
+    ),
+    _m(
+        "the reply of a cancelled caller goes to the next one",
+        (PIPELINE, "            call = flight.popleft()\n            self._unanswered -= call.size\n            if kind",
+         "            call = flight.popleft()\n            self._unanswered -= call.size\n            while flight and not call.wanted:\n                call = flight.popleft()\n            if kind"),
+        by="wire/faults::cancelled_caller_of_a_sent_command_harms_nobody[trio]",
+    ),
+    _m(
+        "a cancelled caller in the line blocks the verb",
+        (WIRE_CALLS, "            line.leave(self)\n            self.dropped()", "            line.leave(self)"),
+        by="wire/group::cancelled_remembered_call_lets_the_next_go[trio]",
+    ),
+    _m(
+        "two calls of a verb are in flight",
+        (SLOTS, "        if self._holder is None:\n            self._holder = call", "        if True:\n            self._holder = call"),
+        by="wire/group::items_of_one_moment_ride_together[trio] wire/resend::verb_has_one_call_in_flight[trio]",
+    ),
+    _m(
+        "a cancelled caller's call in flight frees the verb",
+        (WIRE_CALLS, "            self._abandoned = True\n", "            self._abandoned = True\n            self.dropped()\n"),
+        by="wire/resend::verb_has_one_call_in_flight[trio]",
+    ),
+    _m(
+        "numbers are drawn before a call's turn has come",
+        (WIRE_CALLS, "        self._bytes: bytes | None = None\n        self.transition: Transition[Any] | None = None",
+         "        self.transition: Transition[Any] | None = build(Call(client=tag, number=slot.draw() + 1))\n        self._bytes: bytes | None = pack(self.transition.command())"),
+        by="wire/resend::numbers_have_no_gaps_when_callers_leave[trio]",
+    ),
+    _m(
+        "who gives up is told that nothing has run",
+        (GROUP, "reason, sent=self.ran_perhaps)", "reason, sent=False)"),
+        by="wire/faults::outage_gives_callers_up_with_word_whether_it_ran[trio]",
+    ),
+    _m(
+        "nobody is given up while the server is away",
+        (PIPELINE, "                if call.sweep(now, patience, reason):\n                    call.line = None", "                if False:\n                    call.line = None"),
+        by="wire/faults::outage_gives_callers_up_with_word_whether_it_ran[trio]",
+    ),
+    _m(
+        "bytes in flight have no bound",
+        (PIPELINE, "        while self._unanswered < ROOM:", "        while True:"),
+        by="wire/pipeline::pipeline_stops_at_its_bound_and_goes_on",
+    ),
+    _m(
+        "callers hang when the client is closed",
+        (CLIENT, '            connection.close("the client\'s context has been left")', "            connection._service.cancel()"),
+        by="wire/client::exit_fails_callers_that_still_wait[trio]",
+    ),
+    _m(
+        "the wire's service dies with the body that is cancelled",
+        ("wire/connection.py", "self._service = anyio.CancelScope(shield=True)", "self._service = anyio.CancelScope()"),
+        by="wire/client::cancelled_body_can_still_call_under_a_shield[trio]",
+    ),
+    _m(
+        "a token that a lost park may have eaten is not told of",
+        ("wire/park.py", "                    self._lost = block.sent\n", ""),
+        by="wire/park::dead_peer_of_a_park_is_found[trio]",
+    ),
+    _m(
+        "a new connection does not listen to the old channels",
+        ("wire/subscription.py", "        return [_Resubscribe(self)]", "        return []"),
+        by="wire/subscription::reader_is_told_that_messages_may_have_been_missed[trio]",
+    ),
+)  # fmt: skip
+
+ALL = (*DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *WIRE)
+"""Every mutant."""
+
+
+def main() -> None:
+    """Run the mutants whose name has all the words given, for whoever works on them."""
+    for mutant in ALL:
+        if all(word in mutant.name for word in sys.argv[1:]):
+            caught = run(mutant)
+            print(f"{caught.seconds:6.1f}  {caught.by or 'SURVIVED':70.70}  {mutant}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
