@@ -1,0 +1,76 @@
+"""An app that worker processes of these tests run: handlers that stop at the worst moment, and keep books elsewhere."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import anyio
+
+from echomq.app import App
+from echomq.backoff import Fixed
+from echomq.job import Job
+from echomq.verdicts import Discard, Snooze
+from tests.faults.ledger import Ledger
+from tests.worker.jobs_app import QUEUE, _client, tell
+
+app = App()
+ledger = Ledger(os.environ["TEST_LEDGER"]) if "TEST_LEDGER" in os.environ else None
+_began: list[str] = []
+_together = anyio.Event()
+
+
+@app.task(queue=QUEUE)
+async def late(job: Job, verb: str, together: int) -> None:
+    """Begin with all the others; then, in the middle of one step, wait for the test's word, and write by `verb`."""
+    tell(f"began {job.id} {job.attempt}")
+    _began.append(job.id)
+    if len(_began) == together:
+        _together.set()
+    await _together.wait()
+    # All handlers are in this one step of the event loop: no deadline, heartbeat or message can come between.
+    tell(f"stepping {job.id}")
+    while not _client.exists(f"go:{QUEUE}"):
+        time.sleep(0.01)
+    match verb:
+        case "complete":
+            return
+        case "fail":
+            raise RuntimeError("late")
+        case "snooze":
+            raise Snooze(1)
+        case "end":
+            raise Discard("late")
+    with anyio.CancelScope(shield=verb != "nothing"):
+        try:
+            match verb:
+                case "progress":
+                    await job.progress("late")
+                case "checkpoint":
+                    await job.checkpoint("late", step=7)
+                case "log":
+                    await job.log("late")
+        except Exception as error:
+            tell(f"refused {job.id} {type(error).__name__}")
+    try:
+        await anyio.sleep_forever()
+    finally:
+        tell(f"stopped {job.id} {job.cancel_reason}")
+
+
+@app.task(queue=QUEUE, max_attempts=2, backoff=Fixed(0))
+async def booked(job: Job, seconds: float) -> None:
+    """Work, and keep the books of it in a store outside, guarded by the token."""
+    assert ledger is not None
+    ledger.begin(job.id, job.token)
+    await anyio.sleep(seconds)
+    ledger.end(job.id, job.token)
+
+
+@app.task(queue=QUEUE, max_attempts=2, backoff=Fixed(0.2))
+async def disorderly(job: Job, n: int) -> None:
+    """One in ten fails, one in a hundred is too slow, and of those that fail one in ten does it again."""
+    if n % 100 == 1 and job.failures == 0:
+        await anyio.sleep_forever()
+    if n % 10 == 0 and (job.failures == 0 or n % 100 == 0):
+        raise RuntimeError(f"{n}, on purpose")
