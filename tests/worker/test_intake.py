@@ -1,0 +1,120 @@
+"""What the worker does about time and trouble between its jobs: errors, verdicts that pile up, timers, the watchdog."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from echomq.app import App
+from echomq.errors import ServerError
+from echomq.wire.park import Park
+from echomq.worker.calls import QueueCalls
+from echomq.worker.reasons import Reason
+from echomq.worker.timers import Timers
+from echomq.worker.watchdog import Watchdog
+from tests.worker.fakes import make_lease
+from tests.worker.support import TRIO, running, until
+
+pytestmark = pytest.mark.anyio
+
+FEW = 30
+"""More than a growing pause allows within half a second, far fewer than none would."""
+
+
+@pytest.fixture
+def ran() -> list[int]:
+    """What the handlers did."""
+    return []
+
+
+@pytest.fixture
+def handle(app: App, queue_name: str, ran: list[int]) -> Any:
+    """A task that notes that it ran."""
+
+    @app.task(queue=queue_name)
+    async def handle() -> None:
+        ran.append(1)
+
+    return handle
+
+
+@TRIO
+async def test_claims_that_fail_are_spaced(
+    app: App, handle: Any, ran: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that refuses claims is not asked at full speed; when it takes them again, work goes on."""
+    failed: list[int] = []
+
+    async def refused(*_: Any) -> Any:
+        await anyio.lowlevel.checkpoint()
+        failed.append(1)
+        raise ServerError("ERR", "on purpose")
+
+    async with app, running(app):
+        with monkeypatch.context() as patch:
+            patch.setattr(QueueCalls, "claim", refused)
+            await handle.enqueue()
+            await anyio.sleep(0.5)
+        assert 0 < len(failed) < FEW
+        await until(lambda: ran == [1])
+
+
+@TRIO
+async def test_parks_that_fail_are_spaced_and_cost_latency_only(
+    app: App, handle: Any, ran: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A doorbell that is broken is tried now and then, and the work is found all the same."""
+    failed: list[int] = []
+
+    async def refused(*_: Any) -> Any:
+        await anyio.lowlevel.checkpoint()
+        failed.append(1)
+        raise ServerError("NOPERM", "on purpose")
+
+    monkeypatch.setattr(Park, "wait", refused)
+    async with app, running(app):
+        await anyio.sleep(0.5)
+        assert 0 < len(failed) < FEW
+        await handle.enqueue()
+        await until(lambda: ran == [1])
+
+
+@TRIO
+async def test_verdicts_that_pile_up_hold_claims_back(app: App, handle: Any, ran: list[int]) -> None:
+    """A server that takes no verdicts gets no more work from us: four times the slots may be unsettled."""
+    async with app, running(app, concurrency=2) as worker:
+        worker._settler._open.update({make_lease(): math.inf for _ in range(8)})
+        await handle.enqueue()
+        await anyio.sleep(0.2)
+        assert ran == []
+        worker._settler._open.clear()
+        worker._slot_freed()
+        await until(lambda: ran == [1])
+
+
+@pytest.mark.parametrize("what", ["lease", "timeout"])
+async def test_watchdog_ends_what_is_over(what: str) -> None:
+    """A thread knows no scope, and a loop that was late may not have looked: the tick says it."""
+    lease = make_lease(left=-1.0 if what == "lease" else 60.0)
+    if what == "timeout":
+        lease.limit(0.0)
+    Watchdog(lambda: [lease], margin=1.0, cleanup=100.0).tick(slept=0.0, lag=0.0)
+    assert lease.reason is (Reason.LEASE_LOST if what == "lease" else Reason.TIMEOUT)
+    assert lease.scope.cancel_called
+
+
+async def test_sooner_timer_is_not_late() -> None:
+    """What is due before everything else wakes the clock."""
+    timers, rang = Timers(), anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        timers.at(anyio.current_time() + 600, lambda: None)
+        tasks.start_soon(timers.run)
+        await anyio.sleep(0.02)
+        timers.at(anyio.current_time() + 0.02, rang.set)
+        with anyio.fail_after(10):
+            await rang.wait()
+        tasks.cancel_scope.cancel()
