@@ -67,7 +67,7 @@ async def booked(job: Job, seconds: float) -> None:
     ledger.end(job.id, job.token)
 
 
-@app.task(queue=QUEUE, max_attempts=2, backoff=Fixed(0.2))
+@app.task(queue=QUEUE, max_attempts=2, backoff=Fixed(0.2), timeout=0.1)
 async def disorderly(job: Job, n: int) -> None:
     """One in ten fails, one in a hundred is too slow, and of those that fail one in ten does it again."""
     if n % 100 == 1 and job.failures == 0:

@@ -15,8 +15,10 @@ SETS: Final = ("pending", "active", "schedule", "dead", "waiting", "done")
 
 # One round trip for all values. Whoever looks must not be refused on a full server: hence no-writes.
 _DUMP: Final = """#!lua flags=no-writes
+local names = KEYS
+if ARGV[1] then names = redis.call('KEYS', ARGV[1]) end
 local out = {}
-for i, key in ipairs(KEYS) do
+for i, key in ipairs(names) do
   local kind, value = redis.call('TYPE', key).ok, false
   if kind == 'hash' then value = redis.call('HGETALL', key)
   elseif kind == 'zset' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
@@ -24,7 +26,7 @@ for i, key in ipairs(KEYS) do
   elseif kind == 'set' then value = redis.call('SMEMBERS', key)
   elseif kind == 'stream' then value = redis.call('XRANGE', key, '-', '+')
   elseif kind == 'string' then value = redis.call('GET', key) end
-  out[i] = { kind, redis.call('PTTL', key), value }
+  out[i] = { key, kind, redis.call('PTTL', key), value }
 end
 return out
 """
@@ -108,17 +110,26 @@ def scan(server: redis.Redis, pattern: str) -> list[bytes]:
             return sorted(found)
 
 
-def take(server: redis.Redis, keys: QueueKeys) -> Snapshot:
-    """Look at every key of a queue; two round trips on a server that has few others."""
-    names = scan(server, f"{keys.base}*")
-    if not names:
-        return Snapshot({})
-    dump = server.eval(_DUMP, len(names), *names)
+def take(server: redis.Redis, keys: QueueKeys, *, at_once: bool = False) -> Snapshot:
+    """Look at every key of a queue.
+
+    Args:
+        server: Where it is.
+        keys: The queue.
+        at_once: Find and read the keys in one step, so that what others do meanwhile cannot come between. The server
+            then does nothing else, for a time that grows with *all* its keys: for a server of one's own. Otherwise in
+            bounded steps, for a queue at rest.
+    """
+    if at_once:
+        dump = server.eval(_DUMP, 0, f"{keys.base}*")
+    else:
+        names = scan(server, f"{keys.base}*")
+        dump = server.eval(_DUMP, len(names), *names) if names else []
     start = len(keys.base)
     return Snapshot(
         {
             _text(name)[start:]: Entry(_text(kind), ttl >= 0, _value(_text(kind), raw))
-            for name, (kind, ttl, raw) in zip(names, cast("list[Any]", dump), strict=True)
+            for name, kind, ttl, raw in cast("list[Any]", dump)
         }
     )
 
