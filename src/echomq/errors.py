@@ -283,6 +283,23 @@ class EvictionPolicyError(EchoMQError):
 
 
 @final
+class HealthPortError(EchoMQError):
+    """A worker cannot listen where it was told to answer health probes.
+
+    Attributes:
+        host: The host it was given.
+        port: The port it was given.
+        reason: Why not.
+    """
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        self.host = host
+        self.port = port
+        self.reason = reason
+        super().__init__(f"cannot listen for health probes on {host} port {port}: {reason}")
+
+
+@final
 class OutOfMemoryError(ServerError):
     """OOM: `maxmemory` is reached. What adds work is refused until jobs have drained; draining goes on."""
 

@@ -152,6 +152,10 @@ async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any]) -> 
 @click.option("--embedded", is_flag=True, help="Start a private Valkey for this run; nothing is kept.")
 @click.option("--burst", is_flag=True, help="Stop when the queues are empty.")
 @click.option("--allow-eviction", is_flag=True, help="Work on a server whose eviction policy may drop jobs.")
+@click.option(
+    "--health-port", type=int, help="Answer health probes over HTTP at this port; 0: a free one, which is logged."
+)
+@click.option("--health-host", default="127.0.0.1", help="Where to listen for health probes.")
 @click.option("--name", help="What this worker is called in logs; host and process id unless given.")
 @click.option("--log-format", type=click.Choice(["console", "json"]), default="console", help="How to log.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", help="What.")

@@ -53,6 +53,7 @@ async def run_worker(
     Raises:
         ProtocolMismatchError: A queue speaks another major version of the protocol.
         EvictionPolicyError: The server may evict jobs.
+        HealthPortError: `health_port` cannot be had.
         TypeError: An option is unknown, or the app has no task on a queue.
         ValueError: An option is out of range.
 

@@ -10,6 +10,7 @@ import attrs
 
 MAX_CONCURRENCY: Final = 10_000
 """The most jobs that one claim may take."""
+MAX_PORT: Final = 65_535
 
 
 def _name() -> str:
@@ -23,6 +24,12 @@ def _within(low: float, high: float, unit: str) -> Any:
             raise ValueError(msg)
 
     return check
+
+
+def _is_port(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and (type(value) is not int or not 0 <= value <= MAX_PORT):
+        msg = f"{attribute.name} is {value!r}; it must be a port, 0 to {MAX_PORT}, or None"
+        raise ValueError(msg)
 
 
 @final
@@ -54,6 +61,10 @@ class WorkerOptions:
     """Stop when the queues are empty: nothing pending, active or scheduled."""
     allow_eviction: bool = False
     """Work on a server whose eviction policy may drop jobs."""
+    health_port: int | None = attrs.field(default=None, validator=_is_port)
+    """At which port to answer health probes over HTTP; 0: a free one, which the log names; None: nowhere."""
+    health_host: str = "127.0.0.1"
+    """Where to listen for them. This machine only: whoever may ask is told how much there is to do."""
     name: str = attrs.field(factory=_name)
     """What this worker is called in logs: host and process id unless told otherwise."""
 

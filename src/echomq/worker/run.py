@@ -27,6 +27,7 @@ from echomq.transitions import Call, counts
 from echomq.worker.calls import QueueCalls
 from echomq.worker.control import run_control
 from echomq.worker.execute import execute
+from echomq.worker.health import Health
 from echomq.worker.heartbeat import Heartbeat
 from echomq.worker.intake import Intake
 from echomq.worker.lease import Lease
@@ -139,6 +140,7 @@ class Worker:
         Raises:
             ProtocolMismatchError: A queue speaks another major version of the protocol.
             EvictionPolicyError: The server may evict jobs.
+            HealthPortError: `health_port` cannot be had.
 
         **Cancellation**: at any moment. Handlers are cancelled with reason `shutdown` and have ended when this returns;
         what they held is given back, if the server can be reached within `cleanup`.
@@ -177,6 +179,8 @@ class Worker:
                     async with anyio.create_task_group() as service:
                         for part in (self._timers.run, self._watchdog.run, self._pump, self._control, self._claim):
                             service.start_soon(self._guard, part, name=f"echomq {part.__name__.strip('_')}")
+                        if self.options.health_port is not None:
+                            service.start_soon(self._guard, self._answer_probes, name="echomq health")
                         if self.options.burst:
                             service.start_soon(self._guard, self._watch_empty, name="echomq burst")
                         await self._stop.wait()
@@ -202,6 +206,10 @@ class Worker:
             await self._intake.run()
         finally:
             self._claims_over.set()
+
+    async def _answer_probes(self) -> None:
+        name, host, port = self.options.name, self.options.health_host, self.options.health_port
+        await Health(self.statistics, name=name, host=host, port=port or 0).run()
 
     async def _pump(self) -> None:
         await run_pump(self._queues.values())
