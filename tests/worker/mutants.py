@@ -297,7 +297,7 @@ ENDINGS = (
     _m(
         "a claim on its way is not waited for",
         (RUN, "            await self._claims_over.wait()\n", ""),
-        by="worker/shutdown::claim_that_returns_while_stopping_is_given_back[trio]",
+        by="worker/intake::stop_waits_for_a_claim_on_its_way[trio]",
     ),
     _m(
         "jobs of a claim that returns while stopping are begun",

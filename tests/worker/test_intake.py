@@ -12,12 +12,13 @@ import pytest
 from echomq.app import App
 from echomq.errors import ServerError
 from echomq.wire.park import Park
+from echomq.worker import intake
 from echomq.worker.calls import QueueCalls
 from echomq.worker.reasons import Reason
 from echomq.worker.timers import Timers
 from echomq.worker.watchdog import Watchdog
 from tests.worker.fakes import make_lease
-from tests.worker.support import TRIO, running, until
+from tests.worker.support import TRIO, Peek, proxied, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -94,6 +95,27 @@ async def test_verdicts_that_pile_up_hold_claims_back(app: App, handle: Any, ran
         worker._settler._open.clear()
         worker._slot_freed()
         await until(lambda: ran == [1])
+
+
+@TRIO
+async def test_stop_waits_for_a_claim_on_its_way(
+    server_url: str, queue_name: str, peek: Peek, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However slow its reply is, within cleanup: what it took is given back."""
+    monkeypatch.setattr(intake, "RING_WITHIN", 0.01)  # the ring's reply comes behind the claim's
+    async with proxied(server_url) as proxy:
+        app = App(proxy.url)
+
+        @app.task(queue=queue_name)
+        async def handle() -> None: ...
+
+        async with app, running(app, cleanup=10.0) as worker:
+            proxy.delay = 0.3
+            async with App(server_url) as direct:
+                job = await direct.queue(queue_name).enqueue(b"{}", task="handle")
+            await until(lambda: peek.state(job.id) == "active")
+            worker.stop()
+        assert peek.state(job.id) == "pending"
 
 
 @pytest.mark.parametrize("what", ["lease", "timeout"])
