@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 import anyio
@@ -74,3 +75,31 @@ async def disorderly(job: Job, n: int) -> None:
         await anyio.sleep_forever()
     if n % 10 == 0 and (job.failures == 0 or n % 100 == 0):
         raise RuntimeError(f"{n}, on purpose")
+
+
+class NeedsThree(Exception):  # noqa: N818
+    """An exception that cannot be made again from its arguments, and cannot be shown."""
+
+    def __init__(self, one: int, two: int, three: int) -> None:
+        super().__init__(one)
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@app.task(queue=QUEUE, max_attempts=1, result_ttl=60)
+async def bad(job: Job, kind: str) -> object:
+    """Do what a handler should not."""
+    match kind:
+        case "unencodable":
+            return {object()}
+        case "huge":
+            return "x" * 50_000_000
+        case "strange":
+            raise NeedsThree(1, 2, 3)
+        case "killer":
+            tell(f"killing {job.id} {job.attempt}")
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "blocker":
+            time.sleep(1.2)
+    return kind
