@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from echomq.conformance.scenarios import SCENARIOS
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import _KNOWN
 from echomq.transitions import ALL_VERBS, load
+from tests.docs import pitfalls
 
-KEYS = (Path(__file__).parents[2] / "docs" / "reference" / "keys.md").read_text("utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+KEYS = (DOCS / "reference" / "keys.md").read_text("utf-8")
 RESERVED = {"void", "waiting"}
 
 
@@ -46,3 +51,24 @@ def test_settings_are_those_that_scripts_touch() -> None:
         arguments for verb in ALL_VERBS for arguments in re.findall(r"call\('H\w+', META, (.*?)\)", load(verb).source)
     ]
     assert listed == {name for arguments in calls for name in re.findall(r"'(\w+)'", arguments)}
+
+
+def test_pitfalls_are_held_by_tests_that_exist() -> None:
+    """Each known way to break has a scenario or a test, and every number that a scenario carries is told."""
+    assert {n for it in SCENARIOS for n in it.pitfalls} <= pitfalls.HELD.keys()
+    for number, (what, tests) in pitfalls.HELD.items():
+        assert list(pitfalls.missing(tests)) == [], (number, what)
+        assert tests or any(number in it.pitfalls for it in SCENARIOS), (number, what)
+
+
+def test_pitfalls_page_is_that_of_the_scenarios_and_tests() -> None:
+    """The page says what there is; else it is to be made anew."""
+    assert pitfalls.PAGE.read_text(encoding="utf-8") == pitfalls.page(), "python -m tests.docs.pitfalls"
+
+
+@pytest.mark.parametrize("page", ["explanation/guarantees.md"])
+def test_tests_that_a_page_names_exist(page: str) -> None:
+    """What is said to be held by a test is."""
+    named = re.findall(r"`(\w[\w/]*::test_\w+)`", (DOCS / page).read_text(encoding="utf-8"))
+    assert named
+    assert list(pitfalls.missing(named)) == []
