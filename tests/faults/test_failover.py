@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import redis
@@ -23,11 +24,11 @@ NOWHERE = 1
 
 
 @contextmanager
-def pair() -> Iterator[tuple[Server, redis.Redis, redis.Redis]]:
+def pair(binary: Path | None) -> Iterator[tuple[Server, redis.Redis, redis.Redis]]:
     """Run a primary and its replica, in step; answer the primary's server and a client of each."""
     with (
-        open_server(config={"repl-diskless-sync-delay": 0}) as one,
-        open_server() as two,
+        open_server(config={"repl-diskless-sync-delay": 0}, binary=binary) as one,
+        open_server(binary=binary) as two,
         connect(one.url) as primary,
         connect(two.url) as replica,
     ):
@@ -55,9 +56,9 @@ def fail_over(server: Server, replica: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("earlier", [0, 3], ids=["first claim", "fourth claim"])
-def test_token_handed_out_twice_admits_one_holder(earlier: int) -> None:
+def test_token_handed_out_twice_admits_one_holder(binary: Path | None, earlier: int) -> None:
     """A claim that the replica has not received is forgotten; the next holder has its number, and not its nonce."""
-    with pair() as (server, primary, replica):
+    with pair(binary) as (server, primary, replica):
         before = Bench(primary)
         b = Driver(replica, before.keys)  # who comes after the failover
         jobs = [before.add(payload=f"{n}".encode(), result_ttl_ms=60_000) for n in range(len(FENCED))]
@@ -90,9 +91,9 @@ def test_token_handed_out_twice_admits_one_holder(earlier: int) -> None:
         assert violations(take(replica, before.keys)) == []
 
 
-def test_claim_of_the_lost_primary_takes_the_job_anew_when_it_is_free() -> None:
+def test_claim_of_the_lost_primary_takes_the_job_anew_when_it_is_free(binary: Path | None) -> None:
     """Nobody else has claimed meanwhile: the lost lease is refused all the same, and its worker may claim again."""
-    with pair() as (server, primary, replica):
+    with pair(binary) as (server, primary, replica):
         before = Bench(primary)
         job = before.add()
         caught_up(primary, replica)
@@ -112,9 +113,9 @@ def test_claim_of_the_lost_primary_takes_the_job_anew_when_it_is_free() -> None:
         assert a.item("complete", make_item("complete", job, held.token, held.nonce)).ok
 
 
-def test_completion_that_was_lost_runs_the_job_again() -> None:
+def test_completion_that_was_lost_runs_the_job_again(binary: Path | None) -> None:
     """What the old primary acknowledged and the new one never heard of is back: claimed, then recovered, done once."""
-    with pair() as (server, primary, replica):
+    with pair(binary) as (server, primary, replica):
         before = Bench(primary)
         job = before.add()
         lease = before.take()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -43,11 +44,11 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[tuple[Node, Node]]:
+def nodes(binary: Path | None) -> Iterator[tuple[Node, Node]]:
     """Two nodes that know each other; each has half of the slots, for a node that has none becomes a replica."""
     with (
-        open_server(config=OPTIONS) as one,
-        open_server(config=OPTIONS) as two,
+        open_server(config=OPTIONS, binary=binary) as one,
+        open_server(config=OPTIONS, binary=binary) as two,
         connect(one.url) as here,
         connect(two.url) as there,
     ):
