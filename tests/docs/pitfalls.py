@@ -85,6 +85,7 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
             "faults/test_resharding::test_moving_slot_refuses_every_script_whole",
             "faults/test_resharding::test_slot_that_has_moved_runs_scripts_again",
             "faults/test_resharding::test_slot_that_stays_after_all_goes_on",
+            "faults/test_resharding::test_worker_waits_while_its_slot_moves",
         ],
     ),
     10: (

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import attrs
 import pytest
 import redis
 from redis.crc import key_slot
 
+from echomq.app import App
 from echomq.conformance.driver import Driver, connect
 from echomq.conformance.invariants import violations
 from echomq.conformance.snapshot import scan, take
@@ -20,6 +22,7 @@ from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import Claimed, NewJob
 from echomq.transitions import ALL_VERBS, Call, Transition
 from tests.faults.support import FENCED, call_of
+from tests.worker.support import Peek, running, until
 
 OPTIONS = {"cluster-enabled": "yes", "enable-debug-command": "local", "cluster-require-full-coverage": "no"}
 HALF = 8192
@@ -216,3 +219,49 @@ def test_slot_that_stays_after_all_goes_on(moving: Moving) -> None:
     answer = moving.call("claim")
     assert [job.id for job in answer.read(moving.source.client.execute_command(*answer.command())).jobs]
     assert violations(take(moving.source.client, moving.keys), awake=1) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+@pytest.mark.parametrize("moved", [False, True], ids=["meta here", "meta moved"])
+async def test_worker_waits_while_its_slot_moves(nodes: tuple[Node, Node], queue_name: str, moved: bool) -> None:
+    """Renewals, verdicts and claims wait and are sent again; nothing is lost, and it costs no more than time."""
+    keys = QueueKeys(queue=queue_name)
+    source, target = nodes if key_slot(keys.meta.encode()) < HALF else reversed(nodes)
+    app = App(source.server.url, unavailable_after=15.0)
+    peek = Peek(source.client, queue_name)
+    gate = anyio.Event()
+    ran: list[int] = []
+
+    @app.task(queue=queue_name, result_ttl=60)
+    async def work(n: int) -> int:
+        ran.append(n)
+        await gate.wait()
+        return n
+
+    try:
+        async with app, running(app, lease=6.0, concurrency=2) as worker:
+            jobs = [await work.enqueue(n) for n in range(5)]
+            await until(lambda: worker.statistics().running == 2)
+            slot = key_slot(keys.meta.encode())
+            target.cluster("SETSLOT", slot, "IMPORTING", source.id)
+            source.cluster("SETSLOT", slot, "MIGRATING", target.id)
+            if moved:
+                port = target.server.port
+                source.client.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", keys.meta)
+            gate.set()
+            await anyio.sleep(1.0)
+            assert sorted(ran) == [0, 1]
+            source.cluster("SETSLOT", slot, "STABLE")
+            if moved:
+                port = source.server.port
+                target.client.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", keys.meta)
+            target.cluster("SETSLOT", slot, "STABLE")
+            for n, job in enumerate(jobs):
+                assert await job.result(timeout=15) == n
+        assert sorted(ran) == list(range(5))
+        assert (peek.count("completed"), peek.count("stalled")) == (5, 0)
+    finally:
+        for node in nodes:
+            node.client.flushall()
+            node.cluster("SETSLOT", key_slot(keys.meta.encode()), "STABLE")
