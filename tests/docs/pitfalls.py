@@ -33,6 +33,7 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
             "integration/test_client_enqueue::test_enqueue_resent_after_its_job_has_ended_runs_once",
             "integration/test_sync_client::test_sync_enqueue_with_three_replies_cut_runs_once",
             "wire/test_faults::test_reply_lost_after_the_call_ran_is_answered_once",
+            "faults/test_server::test_server_killed_at_random_forgets_nothing_of_its_log",
         ],
     ),
     3: (
@@ -63,6 +64,7 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
         [
             "worker/test_outage::test_outage_beyond_the_lease_costs_a_stall_and_no_retry",
             "worker/test_killed::test_at_most_once_runs_at_most_once",
+            "faults/test_server::test_server_frozen_past_all_leases_has_no_job_in_two_hands",
         ],
     ),
     7: (
