@@ -29,8 +29,6 @@ from tests.worker.support import Peek
 APP = "tests.faults.jobs_app:app"
 LEASE = 3.0
 WORKERS = 3
-SLACK = 0.5
-"""Seconds granted to a machine that is busy with other tests, and with starting workers."""
 
 
 @attrs.frozen
@@ -129,8 +127,11 @@ def assert_in_one_hand_at_a_time(entries: dict[str, list[Entry]], died: dict[int
         assert all(each.effective == (each.ended is not None) for each in attempts), (job, attempts)
 
 
-def assert_taken_over_in_time(claims: dict[str, list[Claim]], shifts: list[Shift]) -> int:
-    """Hold that a lost lease went to another within the lease and a second, by the server's clock; count them."""
+def assert_taken_over_in_time(claims: dict[str, list[Claim]], shifts: list[Shift], *, slack: float) -> int:
+    """Hold that a lost lease went to another within the lease and a second, by the server's clock; count them.
+
+    `slack` is granted to a machine that is busy with other tests, and with starting workers. Seconds.
+    """
     count = 0
     for job, each in claims.items():
         assert len({(it.token, it.holder) for it in each}) == len(each)
@@ -140,8 +141,8 @@ def assert_taken_over_in_time(claims: dict[str, list[Claim]], shifts: list[Shift
             # Jobs here are shorter than a third of the lease, so none was renewed: it began with its claim.
             over = one.at / 1000 + LEASE
             # The second is a survivor's: who was there when the lease ended, or else who came next, and lived on.
-            deadlines = [max(over, it.ready) + 1.0 for it in shifts if it.died >= max(over, it.ready) + 1.0 + SLACK]
-            assert over <= two.at / 1000 <= min(deadlines) + SLACK, (job, one, two, shifts)
+            deadlines = [max(over, it.ready) + 1.0 for it in shifts if it.died >= max(over, it.ready) + 1.0 + slack]
+            assert over <= two.at / 1000 <= min(deadlines) + slack, (job, one, two, shifts)
     return count
 
 
@@ -156,7 +157,15 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
 
 
 def play(
-    url: str, peek: Peek, books: Ledger, *, jobs: int, kills: int, pause: tuple[float, float], same_names: bool
+    url: str,
+    peek: Peek,
+    books: Ledger,
+    *,
+    jobs: int,
+    kills: int,
+    pause: tuple[float, float],
+    same_names: bool,
+    slack: float,
 ) -> str:
     """Kill workers at random moments until the queue is empty; answer what happened, in a line."""
     chance = random.Random(jobs + same_names)
@@ -183,7 +192,7 @@ def play(
     assert set(entries) == set(claims) == set(ids)
     assert (peek.count("completed"), peek.count("dead"), peek.count("failed")) == (jobs, 0, 0)
     assert_in_one_hand_at_a_time(entries, crew.died)
-    taken_over = assert_taken_over_in_time(claims, crew.shifts)
+    taken_over = assert_taken_over_in_time(claims, crew.shifts, slack=slack)
     assert taken_over == peek.count("stalled") == sum(len(each) - 1 for each in claims.values())
     snap = take(peek.client, peek.keys)
     assert violations(snap) == leftovers(snap) == []
@@ -196,7 +205,7 @@ def play(
 @pytest.mark.slow
 def test_workers_killed_now_and_then_never_share_a_job(server_url: str, peek: Peek, books: Ledger) -> None:
     """Some short jobs and a few kills: every job ends, no two leases are live at once, survivors are in time."""
-    print(play(server_url, peek, books, jobs=150, kills=3, pause=(0.1, 0.4), same_names=True))
+    print(play(server_url, peek, books, jobs=150, kills=3, pause=(0.1, 0.4), same_names=True, slack=2.0))
 
 
 @pytest.mark.prove
@@ -206,6 +215,6 @@ def test_workers_killed_at_random_never_share_a_job(
     server_url: str, peek: Peek, books: Ledger, same_names: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A thousand short jobs, a worker killed about every second: the same."""
-    line = play(server_url, peek, books, jobs=1000, kills=25, pause=(0.3, 1.2), same_names=same_names)
+    line = play(server_url, peek, books, jobs=1000, kills=25, pause=(0.3, 1.2), same_names=same_names, slack=0.5)
     with capsys.disabled():
         print(f"\n{line}")

@@ -7,7 +7,8 @@ import os
 import random
 import signal
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -29,6 +30,11 @@ def server() -> Iterator[Server]:
     """A server that writes a log of all it does."""
     with open_server(config={"appendonly": "yes", "appendfsync": "everysec"}) as server:
         yield server
+
+
+def has(items: Sized, count: int) -> bool:
+    """Tell whether there are so many."""
+    return len(items) >= count
 
 
 async def test_server_frozen_past_all_leases_has_no_job_in_two_hands(server: Server, queue_name: str) -> None:
@@ -102,9 +108,7 @@ async def test_server_killed_at_random_forgets_nothing_of_its_log(server: Server
                 await anyio.sleep(chance.uniform(0.1, 0.5))
                 await anyio.to_thread.run_sync(server.kill)
                 await anyio.to_thread.run_sync(server.start)
-                more = len(admitted) + 20
-                while len(admitted) < more:
-                    await anyio.sleep(0.01)
+                await until(partial(has, admitted, len(admitted) + 20))
             done.set()
         with connect(server.url) as client:
             peek = Peek(client, queue_name)
