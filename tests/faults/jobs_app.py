@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from functools import partial
 
 import anyio
 
 from echomq.app import App
 from echomq.backoff import Fixed
-from echomq.job import Job
+from echomq.job import Job, SyncJob
 from echomq.verdicts import Discard, Snooze
 from tests.faults.ledger import Ledger
 from tests.worker.jobs_app import QUEUE, _client, tell
@@ -57,6 +58,20 @@ async def late(job: Job, verb: str, together: int) -> None:
         await anyio.sleep_forever()
     finally:
         tell(f"stopped {job.id} {job.cancel_reason}")
+
+
+@app.task(queue=QUEUE)
+def late_in_thread(job: SyncJob) -> None:
+    """Wait for the test's word in a thread, which nothing can interrupt, and then write in every way."""
+    tell(f"began {job.id} {job.attempt}")
+    while not _client.exists(f"go:{QUEUE}"):
+        time.sleep(0.01)
+    for note in (partial(job.progress, "late"), partial(job.checkpoint, "late", step=7), partial(job.log, "late")):
+        try:
+            note()
+        except Exception as error:
+            tell(f"refused {job.id} {type(error).__name__}")
+    tell(f"saw {job.id} {job.cancel_reason}")
 
 
 @app.task(queue=QUEUE, max_attempts=2, backoff=Fixed(0))

@@ -152,3 +152,20 @@ def test_late_renewal_and_return_of_a_stopped_worker_are_refused(
             assert (line["verb"], line["refusal"]) == ("release", REFUSALS[fate])
             assert zombie.wait() == 0
         assert rows(peek) == before
+
+
+def test_late_thread_of_a_stopped_worker_is_refused(server_url: str, queue_name: str, peek: Peek) -> None:
+    """Nothing interrupts a thread: its notes are refused, it can read why, and so is the verdict when it returns."""
+    job = put(peek, "late_in_thread")
+    arguments = ("--lease", "1", "--grace", "0.3", "--cleanup", "0.5", "--concurrency", "1")
+    with worker_process(server_url, queue_name, *arguments, app=APP) as zombie:
+        zombie.wait_told(f"began {job}")
+        zombie.signal(signal.SIGSTOP)
+        take_over(peek, [job], "running")
+        before = rows(peek)
+        peek.client.set(f"go:{queue_name}", "1", ex=600)
+        zombie.signal(signal.SIGCONT)
+        line = zombie.wait_for("verdict_refused")
+        assert (line["verb"], line["refusal"]) == ("complete", "EMQSTALE")
+        assert zombie.told()[1:] == [*[f"refused {job} LeaseLostError"] * 3, f"saw {job} lease_lost"]
+        assert rows(peek) == before
