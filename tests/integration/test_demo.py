@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -136,7 +137,9 @@ def test_demo_of_no_directory_is_one_clear_error(tmp_path: Path, name: str) -> N
 def test_demo_interrupted_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
     """A signal in the middle ends workers and server, and the exit code names it."""
     _make_tree(tmp_path, files=100, size=8 << 20)
-    with subprocess.Popen([*COMMAND, tmp_path], stdout=subprocess.PIPE, text=True) as demo:
+    # Whoever runs the tests in the background has SIGINT ignored, and a child inherits that.
+    heed = partial(signal.signal, number, signal.SIG_DFL)
+    with subprocess.Popen([*COMMAND, tmp_path], stdout=subprocess.PIPE, text=True, preexec_fn=heed) as demo:  # noqa: PLW1509
         assert demo.stdout is not None
         for line in demo.stdout:
             if line.startswith("jobs "):

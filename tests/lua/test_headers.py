@@ -22,6 +22,9 @@ from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import NewJob
 from echomq.transitions import ALL_VERBS, MULTI, Call, CancelRequest, Transition, load
 
+# One fixture plays every scenario, watched: on a busy machine that alone takes a minute.
+pytestmark = pytest.mark.timeout(240)
+
 GOLDEN = Path(__file__).parent / "golden.json"
 ADDING = {"enqueue", "checkpoint", "log"}
 READS = {"age", "browse", "counts", "read_job"}

@@ -39,4 +39,5 @@ def make_lease(calls: Any = None, *, id: str = "a", token: int = 1, holder: str 
     """Make a lease that is over in so many seconds; `holder` is whose claim the row named before it."""
     record = JobRecord(id, {b"attempts": str(token).encode(), b"holder": holder.encode()})
     claimed = Claimed(id, token, f"nonce-{token}", record)
-    return Lease(calls or FakeCalls(), claimed, now_ms=0, deadline=anyio.current_time() + left)
+    fake: Any = FakeCalls() if calls is None else calls
+    return Lease(fake, claimed, now_ms=0, deadline=anyio.current_time() + left)

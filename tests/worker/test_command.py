@@ -172,7 +172,7 @@ def test_handlers_that_will_not_end_are_named_and_the_process_ends_hard(
 def test_signal_before_the_server_was_ever_up_ends_in_order(queue_name: str) -> None:
     """A worker that has never reached its server ends with code 0."""
     with worker_process("redis://127.0.0.1:1", queue_name, *QUICK) as worker:
-        worker.wait_for("cannot connect")
+        worker.wait_for("cannot_connect")
         worker.signal(signal.SIGTERM)
         assert worker.wait(15) == 0
 

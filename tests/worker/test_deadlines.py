@@ -105,7 +105,7 @@ async def test_heartbeat_renews_again_and_again() -> None:
         tasks.start_soon(timers.run)
         heartbeat.watch(lease, anyio.current_time() - 0.95)
         for count in (1, 2):
-            await until(lambda n=count: len(lease.calls.extend.submitted) == n)
+            await until(lambda: len(lease.calls.extend.submitted) == count)  # noqa: B023 - awaited at once
             assert not lease.over(anyio.current_time())
             before = lease.deadline
             lease.calls.extend.submitted[-1][1](Verdict("ok"))
@@ -187,7 +187,7 @@ async def test_heartbeat_tries_again_only_while_the_handler_runs(how: str) -> No
         tasks.start_soon(timers.run)
         for each in (lease, other):
             heartbeat.watch(each, anyio.current_time() - 0.3)
-            await until(lambda it=each: it.calls.extend.submitted)
+            await until(lambda: each.calls.extend.submitted)  # noqa: B023 - awaited at once
             each.calls.extend.submitted[0][1](ServerError("ERR", "no"))
         if how == "ended":
             lease.running = False

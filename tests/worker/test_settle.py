@@ -90,7 +90,7 @@ async def test_verdict_that_the_server_could_not_take_is_sent_again(monkeypatch:
         for count in (1, 2):
             complete.submitted[-1][1](ServerError("MISCONF", "the disk is full"))
             assert settler.unsettled == 1
-            await until(lambda n=count: len(complete.submitted) == n + 1)
+            await until(lambda: len(complete.submitted) == count + 1)  # noqa: B023 - awaited at once
         complete.submitted[-1][1](Verdict("ok"))
         assert settler.unsettled == 0
         tasks.cancel_scope.cancel()

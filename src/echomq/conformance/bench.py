@@ -44,6 +44,8 @@ class Bench:
         self.keys: QueueKeys = self.ground.keys
         self.drivers: list[Driver] = []
         self.producer, self.worker, self.other = self.client(), self.client(), self.client()
+        self.checks = 0
+        """How many answers were as expected."""
         self.torn = False
         """Set by a scenario that breaks the queue on purpose: then its end is not held against the invariants."""
 
@@ -147,6 +149,7 @@ class Bench:
         """
         if seen != expected:
             raise UnexpectedError(what, expected, seen)
+        self.checks += 1
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -168,3 +171,4 @@ class Bench:
                 seen = seen.decode()
             if not (isinstance(seen, str) and seen.startswith(expected)):
                 raise UnexpectedError(what, expected, seen)
+            self.checks += 1

@@ -46,7 +46,7 @@ _KNOWN: Final = frozenset(
 
 
 @final
-@attrs.frozen
+@attrs.frozen(repr=False)
 class JobRecord:
     """A row, read field by field as asked. Each property is named as its row field.
 
@@ -55,8 +55,14 @@ class JobRecord:
 
     id: str
     """The job's id."""
-    row: dict[bytes, bytes] = attrs.field(repr=False)
+    row: dict[bytes, bytes] = attrs.field()
     """The fields as they are on the server."""
+
+    def __repr__(self) -> str:
+        """Show what one asks for first; never raises."""
+        facts = ((name, self._text(name.encode())) for name in ("state", "task", "attempts", "failures", "reason"))
+        shown = ", ".join(f"{name}={text}" for name, text in facts if text)
+        return f"JobRecord({self.id}{', ' if shown else ''}{shown})"
 
     def _number(self, name: bytes, default: int = 0) -> int:
         text = self.row.get(name)

@@ -23,7 +23,8 @@ class ClaimReply:
     next_ms: int
     """How long until anything else can become ready, ms; 0 means: ask again at once."""
     jobs: list[Claimed]
-    """The jobs now leased, in the order of their turn; their rows are as they were before the claim."""
+    """The jobs now leased, in the order of their turn. Their rows are as the claim found them, but for state and attempts;
+    `holder` is the last claim's, if that was reaped."""
 
 
 def claim(
@@ -54,7 +55,9 @@ def claim(
         for id_bytes, token, flat in reply[2:]:
             id = id_bytes.decode()
             fields = iter(flat)
-            jobs.append(Claimed(id, int(token), nonce, JobRecord(id, dict(zip(fields, fields, strict=True)))))
+            row = dict(zip(fields, fields, strict=True))
+            row[b"attempts"], row[b"state"] = token, b"active"
+            jobs.append(Claimed(id, int(token), nonce, JobRecord(id, row)))
         return ClaimReply(int(reply[0]), int(reply[1]), jobs)
 
     argv = (call.client, call.number, count, lease_ms, cap_ms, max_bytes, bound)

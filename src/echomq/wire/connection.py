@@ -260,7 +260,7 @@ class Connection:
         self._tried.set()
         if error.reason != self._logged:  # once for each reason, not for each try
             self._logged = error.reason
-            _log.warning("cannot connect", server=str(self._address()), reason=error.reason)
+            _log.warning("cannot_connect", connection=self._name, server=str(self._address()), reason=error.reason)
 
     async def _session_on(self, dialled: Dialled) -> None:
         pipeline = self.pipeline
@@ -270,6 +270,8 @@ class Connection:
             self._rest = b""
             self._hold_due, self._refusals = False, 0
             self.connects += 1
+            if self._logged:
+                _log.info("connected_again", connection=self._name, server=str(self._address()))
             self.reason, self._logged = "the connection was lost", ""
             self._change(connected=True)
             self._tried.set()
@@ -284,6 +286,9 @@ class Connection:
             self._idle = False
             self._direct, self._filenos = None, ()
             self.last_loss = self.reason
+            if pipeline.closed is None:
+                self._logged = self.reason
+                _log.warning("connection_lost", connection=self._name, reason=self.reason)
             pipeline.disconnected(self.reason)
             self._change(connected=False)
             await dialled.close()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import anyio
 import click
 import structlog
+from click.core import ParameterSource
 
 from echomq.app import App
 from echomq.client import server_url
@@ -64,7 +65,7 @@ def find_app(path: str) -> App:
         raise click.UsageError(msg) from None
     app = getattr(module, attribute or "app", None)
     if not isinstance(app, App):
-        msg = f"{module_name!r} has no echomq App named {attribute or 'app'!r} (found {app!r})"
+        msg = f"{module_name!r} has no echomq App named {attribute or 'app'!r} ({'it is ' + repr(app) if app is not None else 'there is no such name'})"
         raise click.UsageError(msg)
     return app
 
@@ -150,7 +151,9 @@ async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any]) -> 
 @click.option("--cleanup", default=5.0, help="Seconds that cancelled handlers and last verdicts may take.")
 @click.option("--url", envvar="ECHOMQ_URL", help="The server; the app's own unless given.")
 @click.option("--embedded", is_flag=True, help="Start a private Valkey for this run; nothing is kept.")
-@click.option("--burst", is_flag=True, help="Stop when the queues are empty.")
+@click.option(
+    "--burst", is_flag=True, help="Stop when the queues are empty: nothing ready, running or scheduled for later."
+)
 @click.option("--allow-eviction", is_flag=True, help="Work on a server whose eviction policy may drop jobs.")
 @click.option(
     "--health-port", type=int, help="Answer health probes over HTTP at this port; 0: a free one, which is logged."
@@ -164,14 +167,17 @@ def main(
 ) -> None:
     """Run the tasks of an app. SIGTERM and SIGINT shut down in order; a second one skips the waiting."""
     configure_logs(log_format, log_level)
+    if embedded and click.get_current_context().get_parameter_source("url") is ParameterSource.COMMANDLINE:
+        msg = "say either --url or --embedded: an embedded server is a new and empty one"
+        raise click.UsageError(msg)
     found = find_app(app)
     options = {name: value for name, value in given.items() if value is not None}
     try:
         settings = WorkerOptions(**options)
-        if url is not None:
-            found.url = url
-        elif embedded:
+        if embedded:
             found.url = "valkey://127.0.0.1"  # until its port is known
+        elif url is not None:
+            found.url = url
         check_app(found, queues)
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None

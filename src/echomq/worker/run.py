@@ -281,11 +281,15 @@ class Worker:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     async def _watch_empty(self) -> None:
+        told = False
         while not self._stop.is_set():
             await anyio.sleep(BURST_LOOK)
             idle = self._intake.idle and not self._leases and not self._settler.unsettled
             if idle and await self._is_empty():
                 self.stop()
+            elif idle and not told:
+                told = True
+                _log.info("burst_waiting", hint="jobs are scheduled for later, or run elsewhere")
 
     async def _is_empty(self) -> bool:
         for calls in self._queues.values():

@@ -151,7 +151,8 @@ class Settler:
         else:
             self._counters.count(group.verb, verdict.code, getattr(item, "kind", ""))
             if verdict.code == "dead":
-                _log.error("job_dead", **self._names(lease))
+                record = ErrorRecord.from_bytes(item.error)
+                _log.error("job_dead", **self._names(lease), error=f"{record.type}: {record.message}")
         del self._open[lease]
         self._changed.send()
         self._on_settled()
@@ -232,9 +233,11 @@ class Settler:
         own = c.record.max_attempts
         budget = own if own is not None else handler.max_attempts if handler is not None else 1
         record = ErrorRecord.from_exception(error)
+        failures = c.record.failures + 1
+        retry = {"retry_in": round(delay, 3)} if failures < budget else {}
         _log.warning(
-            "job_failed", **self._names(lease), error=f"{record.type}: {record.message}", failures=c.record.failures + 1,
-            max_attempts=budget, retry_in=round(delay, 3),
+            "job_failed", **self._names(lease), error=f"{record.type}: {record.message}", failures=failures,
+            max_attempts=budget, **retry,
         )  # fmt: skip
         return lease.calls.fail, Failure(c.id, c.token, c.nonce, to_ms(delay), budget, record.to_bytes())
 

@@ -38,6 +38,8 @@ class Outcome:
     """None: it passed."""
     verbs: frozenset[str]
     """The verbs that were run."""
+    checks: int
+    """How many answers were as expected."""
 
 
 SCENARIOS: Final[list[Scenario]] = []
@@ -74,7 +76,7 @@ def run(
     finally:
         verbs = frozenset(bench.verbs)
         bench.ground.clear()
-    return Outcome(it, error, verbs)
+    return Outcome(it, error, verbs, bench.checks)
 
 
 def _hold_at_the_end(bench: Bench) -> None:
