@@ -17,13 +17,13 @@ from typing import final
 
 import anyio
 import anyio.abc
-import structlog
 
+from echomq._logs import get_logger
 from echomq.errors import EchoMQError, PermissionDeniedError
 from echomq.wire.client import WireClient
 from echomq.wire.subscription import Message, Subscription
 
-_log = structlog.get_logger("echomq.results")
+_log = get_logger("echomq.results")
 
 
 @final

@@ -36,10 +36,10 @@ from typing import Any, Final, final
 import anyio
 import attrs
 import hiredis
-import structlog
 from anyio.abc import ByteStream
 from redis.backoff import ExponentialWithJitterBackoff
 
+from echomq._logs import get_logger
 from echomq.errors import EchoMQError
 from echomq.wire.calls import Ignored, WireCall, pack
 from echomq.wire.dial import RECEIVE, DialError, Dialled, dial
@@ -55,7 +55,7 @@ _TICKS: Final = 4
 _SWEEP_EVERY: Final = 0.25
 
 _PING: Final = pack(("PING",))
-_log = structlog.get_logger("echomq.wire")
+_log = get_logger("echomq.wire")
 
 
 @final

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any, Final, final
 
 import anyio
-import structlog
 
+from echomq._logs import get_logger
 from echomq.errors import UnavailableError
 from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS
 
 _AHEAD: Final = 4
 """Calls' worth of items that `many` keeps submitted: one on the wire, one ready, two of slack."""
 
-_log = structlog.get_logger("echomq.wire")
+_log = get_logger("echomq.wire")
 
 
 @final

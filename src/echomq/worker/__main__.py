@@ -22,6 +22,7 @@ import click
 import structlog
 from click.core import ParameterSource
 
+from echomq._logs import get_logger
 from echomq.app import App
 from echomq.client import server_url
 from echomq.errors import EchoMQError
@@ -42,7 +43,7 @@ EXIT_HARD = 70
 SLACK = 1.0
 """Seconds beyond grace and cleanup before the process stops hard."""
 
-_log = structlog.get_logger("echomq.worker")
+_log = get_logger("echomq.worker")
 
 
 def find_app(path: str) -> App:

@@ -20,9 +20,9 @@ import anyio
 import attrs
 import h11
 import orjson
-import structlog
 from anyio.abc import SocketAttribute
 
+from echomq._logs import get_logger
 from echomq.errors import HealthPortError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ AGAIN: Final = 0.1
 
 _TEXT: Final = b"text/plain; charset=utf-8"
 _BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
-_log = structlog.get_logger("echomq.worker")
+_log = get_logger("echomq.worker")
 
 
 @final

@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, final
 
 import anyio
-import structlog
 
+from echomq._logs import get_logger
 from echomq.protocol.refusals import Verdict
 from echomq.protocol.times import to_ms
 from echomq.transitions import Renewal
@@ -33,7 +33,7 @@ RETRY: float = 0.5
 TOGETHER: float = 1 / 60
 """What is due within this part of a lease is renewed in one round."""
 
-_log = structlog.get_logger("echomq.worker")
+_log = get_logger("echomq.worker")
 
 
 @final

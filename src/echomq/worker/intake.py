@@ -20,8 +20,8 @@ from collections import deque
 from typing import TYPE_CHECKING, final
 
 import anyio
-import structlog
 
+from echomq._logs import get_logger
 from echomq.errors import EchoMQError, ProtocolMismatchError
 from echomq.transitions import Call, ring
 from echomq.worker.calls import CAP
@@ -44,7 +44,7 @@ one a round trip each time. What a new job there may wait on a worker that is bu
 RING_WITHIN: float = 1.0
 """Seconds that ringing may take when the intake leaves its park for good."""
 
-_log = structlog.get_logger("echomq.worker")
+_log = get_logger("echomq.worker")
 
 
 @final

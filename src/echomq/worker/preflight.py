@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import anyio
-import structlog
 
+from echomq._logs import get_logger
 from echomq.errors import EchoMQError, EvictionPolicyError, UnavailableError
 
 if TYPE_CHECKING:
     from echomq.wire.client import WireClient
 
-_log = structlog.get_logger("echomq.worker")
+_log = get_logger("echomq.worker")
 
 
 async def check_server(wire: WireClient, *, allow_eviction: bool, stop: anyio.Event) -> None:

@@ -6,8 +6,8 @@ import random
 from typing import TYPE_CHECKING
 
 import anyio
-import structlog
 
+from echomq._logs import get_logger
 from echomq.errors import EchoMQError
 from echomq.transitions import Call, trim
 
@@ -21,7 +21,7 @@ EVERY: float = 5.0
 BOUND: int = 256
 """Jobs a round drops at most."""
 
-_log = structlog.get_logger("echomq.worker")
+_log = get_logger("echomq.worker")
 
 
 async def run_pump(queues: Iterable[QueueCalls]) -> None:

@@ -22,6 +22,7 @@ import anyio
 import anyio.abc
 import structlog
 
+from echomq._logs import get_logger
 from echomq.errors import EchoMQError
 from echomq.transitions import Call, counts
 from echomq.worker.calls import QueueCalls
@@ -56,7 +57,7 @@ EPSILON: float = 0.5
 BURST_LOOK: float = 0.2
 """Seconds between two looks at whether the queues are empty, in burst mode."""
 
-_log = structlog.get_logger("echomq.worker")
+_log = get_logger("echomq.worker")
 
 
 @final

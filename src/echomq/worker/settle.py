@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import anyio
 import attrs
-import structlog
 
+from echomq._logs import get_logger
 from echomq.backoff import Exponential
 from echomq.errors import EchoMQError, EncodeError
 from echomq.protocol.failures import ErrorRecord
@@ -50,7 +50,7 @@ UNFIT_FIRST: float = 1.0
 UNFIT_CAP: float = 30.0
 """Seconds a job that does not fit is put off: doubling from the first to the cap, so a finished deploy is noticed soon."""
 
-_log = structlog.get_logger("echomq.worker")
+_log = get_logger("echomq.worker")
 
 
 def unfold(error: BaseException) -> BaseException:

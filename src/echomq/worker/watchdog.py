@@ -19,8 +19,8 @@ import traceback
 from typing import TYPE_CHECKING, Any, final
 
 import anyio
-import structlog
 
+from echomq._logs import get_logger
 from echomq.worker.reasons import Reason
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ DEPTH: int = 10
 TICK: float = 0.25
 """Seconds between two looks at the clocks."""
 
-_log = structlog.get_logger("echomq.worker")
+_log = get_logger("echomq.worker")
 
 
 def boot_time() -> float:
