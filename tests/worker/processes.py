@@ -58,8 +58,11 @@ class WorkerProcess:
         self._log.close()
 
     def text(self) -> str:
-        """Answer its standard error so far."""
-        return os.pread(self._log.fileno(), 10_000_000, 0).decode()
+        """Answer the lines of its standard error so far; one that is being written is left for the next look."""
+        written = os.pread(self._log.fileno(), 100_000_000, 0)
+        if self.process.poll() is None:
+            written = written[: written.rfind(b"\n") + 1]
+        return written.decode()
 
     def log(self, event: str = "") -> list[dict[str, Any]]:
         """Answer the lines of its log, of one event or all; each is JSON, or the test fails here."""
