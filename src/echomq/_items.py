@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from echomq.errors import InvalidJobError, JobStateError
+from echomq.protocol._convert import shown
 from echomq.protocol.ids import check_id
 from echomq.protocol.refusals import DUPLICATE
 from echomq.protocol.states import State
@@ -20,6 +21,8 @@ MAX_REASON: Final = 1024
 """Bytes of a cancel reason: it goes into the row, the event and every heartbeat's answer."""
 MAX_PAGE: Final = 256
 """Jobs of one page at most."""
+MAX_OFFSET: Final = 10**14 - 1
+"""Jobs that a page may skip at most: a script reads no larger number."""
 CANCEL_STATES: Final = "pending, schedule or active"
 """Where a job can be cancelled."""
 _BROWSABLE: Final = (State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD, State.DONE)
@@ -34,7 +37,7 @@ def check_ids(ids: Iterable[str]) -> list[str]:
     """Answer the ids, each checked.
 
     Raises:
-        TypeError: One string instead of several.
+        TypeError: One string instead of several, or one that is not text.
         ValueError: One is not an id.
     """
     if isinstance(ids, (str, bytes)):
@@ -51,9 +54,10 @@ def check_reason(reason: str) -> str:
     """
     if not isinstance(reason, str):
         raise TypeError(f"a reason is text, not {reason!r}")
-    if len(reason.encode()) > MAX_REASON:
-        raise ValueError(f"a reason has up to {MAX_REASON} bytes, not {len(reason)} characters: {reason[:40]!r}...")
-    return reason
+    text = str.__str__(reason)  # of an enum, say, what would be sent
+    if len(text.encode()) > MAX_REASON:
+        raise ValueError(f"a reason has up to {MAX_REASON} bytes, not {len(text)} characters: {text[:40]!r}...")
+    return text
 
 
 def check_page(state: str, offset: int, count: int) -> None:
@@ -63,11 +67,11 @@ def check_page(state: str, offset: int, count: int) -> None:
         ValueError: Not a state with jobs to browse, or a number out of range.
     """
     if state not in _BROWSABLE:
-        raise ValueError(f"a state is one of {', '.join(_BROWSABLE)}, not {state!r}")
-    if type(offset) is not int or offset < 0:
-        raise ValueError(f"an offset is 0 or more, not {offset!r}")
+        raise ValueError(f"a state is one of {', '.join(_BROWSABLE)}, not {shown(state)}")
+    if type(offset) is not int or not 0 <= offset <= MAX_OFFSET:
+        raise ValueError(f"an offset is an int in 0..{MAX_OFFSET}, not {shown(offset)}")
     if type(count) is not int or not 1 <= count <= MAX_PAGE:
-        raise ValueError(f"a page has 1 to {MAX_PAGE} jobs, not {count!r}")
+        raise ValueError(f"a page has 1 to {MAX_PAGE} jobs, not {shown(count)}")
 
 
 def remove_error(verdict: Verdict, id: str, queue: str) -> EchoMQError | None:

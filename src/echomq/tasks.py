@@ -19,7 +19,7 @@ from echomq.job import Job, SyncJob
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import check_queue_name, check_task_name
 from echomq.protocol.newjob import MAX_COUNT
-from echomq.protocol.times import to_ms
+from echomq.protocol.times import to_ms, to_seconds
 from echomq.results import JobHandle
 
 P = ParamSpec("P")
@@ -147,6 +147,8 @@ class Task(Generic[P, R_co]):
             if seconds is not None and to_ms(seconds) == 0:
                 raise ValueError(f"task {self.name!r}: {what} is more than 0 seconds, or None, not {seconds!r}")
         put = object.__setattr__  # the value is frozen from here on
+        if self.timeout is not None:
+            put(self, "timeout", to_seconds(to_ms(self.timeout)))  # of a timedelta, too
         put(self, "is_async", is_async(self.function))
         put(self, "signature", Signature(self.name, self.function))
         options = JobOptions.of({"result_ttl": self.result_ttl, "max_stalls": self.max_stalls})

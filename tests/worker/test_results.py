@@ -51,15 +51,13 @@ async def test_notes_that_do_not_fit_fail_their_caller_only(app: App, queue_name
     async def handle(job: Job) -> None:
         steps: list[Any] = [object(), -1, 1.5, "x"]
         for step in steps:
-            with pytest.raises(ValueError, match="step"):
+            with pytest.raises((TypeError, ValueError), match="step"):
                 await job.checkpoint(1, step=step)
         for note in (job.progress, job.checkpoint):
             with pytest.raises(ValueError, match="the limit is 1048576"):
                 await note("x" * 2_000_000)
             with pytest.raises(ValueError):
                 await note(object())
-        with pytest.raises(ValueError):
-            await job.log("x" * 70_000)
         seen.append("ok")
 
     async with app, running(app):

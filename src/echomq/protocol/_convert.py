@@ -46,7 +46,9 @@ def shown(value: object) -> str:
     """Show a value in an error: its repr (a raised error's text), cut to 80 characters, whatever it does."""
     try:
         text = str(value) if isinstance(value, BaseException) else repr(value)
-    except Exception:  # noqa: BLE001 - a repr that fails must not hide the error it was wanted for
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - a repr that fails must not hide the error it was wanted for
         return f"<{type(value).__name__}>"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback as tb
-from typing import Any, Final, final
+from typing import Final, final
 
 import attrs
 import orjson
@@ -18,6 +18,35 @@ _MIN_MESSAGE: Final = (
     1024  # what the message may always have; the traceback takes the rest, and gives back what it leaves
 )
 _MAX_LEAVES: Final = 20
+_MAX_RELATED: Final = 200
+"""Exceptions in a group, and causes before them, up to which Python's own traceback is made: that of a group nested
+thousands deep, or wide, recurses or takes seconds, and there is room for a few lines of it."""
+_MEMBERS: Final = BaseExceptionGroup.__dict__["exceptions"]
+
+
+def members(error: BaseException) -> tuple[BaseException, ...]:
+    """Answer what a group holds, nothing for other exceptions; whatever its class says about itself."""
+    return _MEMBERS.__get__(error) if issubclass(type(error), BaseExceptionGroup) else ()
+
+
+def holds(error: BaseException, kinds: type[BaseException] | tuple[type[BaseException], ...]) -> bool:
+    """Tell whether an exception is of a kind, or is a group that holds one at any depth."""
+    stack, seen = [error], set()
+    while stack:  # no recursion: a handler may nest groups deeper than Python's stack
+        each = stack.pop()
+        if issubclass(type(each), kinds):
+            return True
+        if id(each) not in seen:
+            seen.add(id(each))
+            stack.extend(members(each))
+    return False
+
+
+def unfold(error: BaseException) -> BaseException:
+    """Unwrap groups of one: what was raised inside a nursery is still what was raised."""
+    while len(inside := members(error)) == 1:
+        error = inside[0]
+    return error
 
 
 @final
@@ -65,58 +94,89 @@ class ErrorRecord:
 
     @classmethod
     def from_exception(cls, error: BaseException) -> ErrorRecord:
-        """Describe any exception. Never raises, whatever its `__str__` and the like do.
+        """Describe any exception. Raises nothing but Ctrl-C, whatever its `__str__` and the like do.
 
         A group that holds one exception is described as that one; the traceback still shows the group.
         """
-        leaf = error
-        while isinstance(leaf, BaseExceptionGroup) and len(leaf.exceptions) == 1:
-            leaf = leaf.exceptions[0]
-        record = cls(_type_of(leaf), _message_of(leaf), _traceback_of(error, leaf))
+        leaf = unfold(error)
+        record = cls(name_of(type(leaf)), _message_of(leaf), _traceback_of(error, leaf))
         return cls.from_bytes(record.to_bytes())  # within its limit, and text that JSON can hold
 
 
-def _type_of(error: BaseException) -> str:
-    cls = type(error)
-    module = cls.__module__
-    return cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
-
-
-def _text_of(error: BaseException) -> str:
+def name_of(cls: type) -> str:
+    """Name a class as it is read in a traceback, whatever its metaclass does."""
     try:
-        return str(error)
-    except Exception as failure:  # noqa: BLE001 - the handler's exception matters, not what its __str__ does
-        return f"<its text is lost: __str__ raised {type(failure).__name__}>"
+        module, name = str(cls.__module__), str.__str__(cls.__qualname__)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - a metaclass of the user's
+        module, name = "builtins", str.__str__(type.__dict__["__name__"].__get__(cls))
+    return name if module == "builtins" else f"{module}.{name}"
+
+
+def text_of(value: object) -> str:
+    """Show any object as text, an exact str; what its `__str__` raises, SystemExit and the like too, is told instead."""
+    try:
+        return str.__str__(str(value))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failure:  # noqa: BLE001 - the object matters, not what its __str__ does
+        return f"<its text is lost: __str__ raised {name_of(type(failure))}>"
 
 
 def _message_of(error: BaseException) -> str:
-    if not isinstance(error, BaseExceptionGroup):
-        return _text_of(error)
+    if not members(error):
+        return text_of(error)
     leaves = _leaves(error)
-    parts = [f"{_type_of(leaf)}: {_text_of(leaf)}" for leaf in leaves[:_MAX_LEAVES]]
+    parts = [f"{name_of(type(leaf))}: {text_of(leaf)}" for leaf in leaves[:_MAX_LEAVES]]
     if len(leaves) > _MAX_LEAVES:
         parts.append(f"and {len(leaves) - _MAX_LEAVES} more")
-    return "; ".join([_text_of(error), *parts])
+    return "; ".join([text_of(error), *parts])
 
 
-def _leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
+def _leaves(group: BaseException) -> list[BaseException]:
     leaves: list[BaseException] = []
-    stack: list[BaseException] = [group]
+    stack, seen = [group], set()
     while stack:
         error = stack.pop()
-        if isinstance(error, BaseExceptionGroup):
-            stack.extend(reversed(error.exceptions))
-        else:
+        inside = members(error)
+        if not inside:
             leaves.append(error)
+        elif id(error) not in seen:  # a group within itself by two ways each time doubles the ways
+            seen.add(id(error))
+            stack.extend(reversed(inside))
     return leaves
+
+
+def _is_showable(error: BaseException) -> bool:
+    """Tell whether Python's own traceback of it, with all causes and members, is bounded."""
+    stack, causes, left = [error], {id(error)}, _MAX_RELATED
+    while stack:
+        each = stack.pop()
+        inside = members(each)
+        left -= 1
+        if left < 0 or (inside and getattr(type(each), "exceptions", None) is not _MEMBERS):
+            return False
+        stack.extend(inside)
+        for before in (each.__cause__, each.__context__):
+            if before is not None and id(before) not in causes:
+                causes.add(id(before))
+                stack.append(before)
+    return True
 
 
 def _traceback_of(error: BaseException, leaf: BaseException) -> str:
     try:
-        text = "".join(tb.TracebackException.from_exception(error, compact=True).format())
-    except Exception as failure:  # noqa: BLE001 - as above
-        return f"<its traceback is lost: {type(failure).__name__} while it was formatted>"
-    message = _text_of(leaf)
+        if _is_showable(error):
+            text = "".join(tb.TracebackException.from_exception(error, compact=True).format())
+        else:
+            frames = "".join(tb.format_tb(error.__traceback__))
+            text = f"{frames}{name_of(type(error))} (its causes and members are too many to be shown)\n"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failure:  # noqa: BLE001 - as above
+        return f"<its traceback is lost: {name_of(type(failure))} while it was formatted>"
+    message = text_of(leaf)
     if len(message) > _MIN_MESSAGE:  # else the text at the traceback's end would leave no room for its frames
         text = text.replace(message, _cut(_as_text(message), _MIN_MESSAGE // 4))
     return text

@@ -55,8 +55,8 @@ def check_dedup_key(key: str) -> str:
     """
     rule = f"1 to {_MAX_DEDUP_BYTES} bytes of UTF-8 without control characters"
     try:
-        size = len(key.encode())
-    except (AttributeError, UnicodeEncodeError):  # not text, or a lone surrogate
+        size = len(str.encode(key))
+    except (TypeError, UnicodeEncodeError):  # not text, or a lone surrogate
         raise _refuse("a dedup key", rule, key) from None
     if not 1 <= size <= _MAX_DEDUP_BYTES or _CONTROL.search(key) is not None:
         raise _refuse("a dedup key", rule, key)

@@ -8,6 +8,7 @@ import attrs
 import orjson
 
 from echomq.errors import InvalidJobError
+from echomq.protocol._convert import shown
 from echomq.protocol.ids import check_id, mint
 from echomq.protocol.keys import check_dedup_key, check_task_name
 from echomq.protocol.payloads import payload_fields
@@ -159,9 +160,9 @@ class NewJob:
 
 def _check_int(name: str, value: int, low: int, high: int) -> None:
     if type(value) is not int:
-        raise TypeError(f"{name}: expected an int, got {value!r}")
+        raise TypeError(f"{name}: expected an int, got {shown(value)}")
     if not low <= value <= high:
-        raise InvalidJobError(f"{name}: {value!r} is not in {low}..{high}")
+        raise InvalidJobError(f"{name}: {shown(value)} is not in {low}..{high}")
 
 
 def _check_name(check: Callable[[str], str], value: str) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from typing import Final
+from typing import Any, Final
+
+from echomq.protocol._convert import shown
 
 MAX_DURATION_MS: Final = 100 * 366 * 86_400_000
 """A century, ms: whatever is longer is a mistake, and its sum with the clock stays below 10^14."""
@@ -31,18 +33,21 @@ def to_ms(seconds: float | dt.timedelta) -> int:
         TypeError: Neither a number nor a timedelta.
     """
     if isinstance(seconds, dt.timedelta):
-        microseconds = seconds // dt.timedelta(microseconds=1)  # exact, where total_seconds() rounds
+        # Exact, where total_seconds() rounds; and timedelta's own division, for a subclass may have another.
+        microseconds = dt.timedelta.__floordiv__(seconds, dt.timedelta(microseconds=1))
         ms, positive = (microseconds + 500) // 1000, microseconds > 0
         negative = microseconds < 0
     elif _is_number(seconds):
-        if not _is_finite(seconds):
-            raise ValueError(f"a duration is a finite number of seconds, not {seconds!r}")
-        negative, positive = seconds < 0, seconds > 0
-        ms = round(min(seconds, 2 * MAX_DURATION_MS) * 1000) if positive else 0
+        # The number itself: what a subclass makes of it might not be one that can be sent.
+        number = _plain(seconds)
+        if not _is_finite(number):
+            raise ValueError(f"a duration is a finite number of seconds, not {number!r}")
+        negative, positive = number < 0, number > 0
+        ms = round(min(number, 2 * MAX_DURATION_MS) * 1000) if positive else 0
     else:
-        raise TypeError(f"a duration is a number of seconds or a timedelta, not {seconds!r}")
+        raise TypeError(f"a duration is a number of seconds or a timedelta, not {shown(seconds)}")
     if negative or ms > MAX_DURATION_MS:
-        raise ValueError(f"a duration lies between 0 and a century, not {seconds!r}")
+        raise ValueError(f"a duration lies between 0 and a century, not {shown(seconds)}")
     return max(ms, 1) if positive else 0
 
 
@@ -74,7 +79,7 @@ def unix_ms(moment: dt.datetime) -> int:
         raise TypeError(f"a moment is an aware datetime, not {moment!r}")
     if moment.utcoffset() is None:
         raise ValueError(f"a moment needs a time zone, such as datetime.now(UTC): {moment!r} has none")
-    ms = (moment - _EPOCH) // _MILLISECOND
+    ms = dt.datetime.__sub__(moment, _EPOCH) // _MILLISECOND  # datetime's own: a subclass may have another
     if not 0 <= ms <= MAX_AT_MS:
         raise ValueError(f"a moment lies between 1970 and 5138, not {moment!r}")
     return ms
@@ -86,3 +91,7 @@ def _is_number(value: object) -> bool:
 
 def _is_finite(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)  # an int may be too large for a float
+def _plain(value: Any) -> Any:
+    return float.__add__(value, 0.0) if isinstance(value, float) else int.__add__(value, 0)
+
+

@@ -3,6 +3,10 @@
 A call is `EVALSHA <sha> 2 <meta> <void> <client> <number> <arguments>`. Two keys are always named: `meta`, which is
 there, and `void`, which never is. While a slot of a cluster moves key by key, one present and one absent key make the
 server refuse the whole call before its first line (Protocol, section 4, rule 11). All other keys are derived.
+
+An argument is an exact `int` of at most 10^14, `bytes`, or text that UTF-8 can hold. Nobody looks at them again: one
+that cannot be packed fails every item in its call, and a huge int ends the process. So a value of a user's is checked,
+and made an exact one, where it comes in: by options, checks of methods, and what a handler notes.
 """
 
 from __future__ import annotations

@@ -43,4 +43,4 @@ def read_job(keys: QueueKeys, call: Call, id: str, *, with_log: bool = False) ->
             log=tuple(line.decode("utf-8", "replace") for line in log),
         )
 
-    return Transition("read_job", keys, (call.client, 0, id, int(with_log)), read)
+    return Transition("read_job", keys, (call.client, 0, id, 1 if with_log else 0), read)

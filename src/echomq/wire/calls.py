@@ -291,6 +291,10 @@ def pack(args: tuple[Any, ...]) -> bytes:
     Raises:
         TypeError: An argument is neither bytes, str, int nor float.
     """
+    The packer takes exact types only, and an int of more than 4,300 digits crashes the process. A look at each argument
+    would cost more than the packing, so that no such value comes here is the duty of whoever makes a transition (see
+    `transitions.base`).
+
     packed: bytes = hiredis.pack_command(args)
     return packed
 

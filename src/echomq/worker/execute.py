@@ -12,7 +12,10 @@ import structlog
 
 from echomq.errors import DecodeError, EncodeError, LeaseLostError
 from echomq.job import Job, SyncJob
+from echomq.protocol._convert import shown
 from echomq.protocol.codec import Codec
+from echomq.protocol.failures import holds, name_of
+from echomq.protocol.times import to_seconds
 from echomq.transitions import Checkpoint, LogLine, Progress
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 
@@ -24,6 +27,12 @@ if TYPE_CHECKING:
 
 MAX_NOTE: Final = 1 << 20
 """Bytes of a progress note or a checkpoint, as for payloads: each claim of the job reads them."""
+
+
+MAX_LINE: Final = 64 << 10
+"""Bytes of a log's line, and of the whole log."""
+MAX_STEP: Final = 10**14 - 1
+"""The largest step: scripts write integers above 10^14 without their last digits (Protocol, section 4, rule 3)."""
 
 
 class Handler(Protocol):
@@ -72,6 +81,39 @@ class Handler(Protocol):
         """Encode what the handler returned."""
 
 
+def check_step(step: Any) -> int:
+    """Answer the step if it may be one. What cannot be sent would fail its neighbours in the same call.
+
+    Raises:
+        TypeError: Not an int itself: a bool, or a number of another class.
+        ValueError: Below 0, or above 99,999,999,999,999: beyond it a script loses digits.
+    """
+    if type(step) is not int:
+        msg = f"a step is an int, not {shown(step)} of type {name_of(type(step))}"
+        raise TypeError(msg)
+    if not 0 <= step <= MAX_STEP:
+        msg = f"a step lies in 0..{MAX_STEP}, not {shown(step)}"
+        raise ValueError(msg)
+    return step
+
+
+def cut_line(line: Any) -> bytes:
+    """Encode a log's line; of one that is longer than a log, the beginning, and how much was cut.
+
+    Raises:
+        TypeError: Not text.
+    """
+    if not isinstance(line, str):
+        msg = f"a log's line is text, not {shown(line)}"
+        raise TypeError(msg)
+    data = str.encode(line, "utf-8", "replace")
+    if len(data) <= MAX_LINE:
+        return data
+    room = MAX_LINE - len(f" ... {len(data)} bytes cut")
+    head = data[:room].decode("utf-8", "ignore").encode()
+    return head + f" ... {len(data) - len(head)} bytes cut".encode()
+
+
 @final
 class LeaseNotes:
     """What a job's methods do: fenced notes, sent under the lease."""
@@ -101,6 +143,9 @@ class LeaseNotes:
 
     def _encode(self, what: str, value: Any) -> bytes:
         data = self._codec.encode(value)
+        if type(data) is not bytes:
+            msg = f"the codec made {name_of(type(data))} of it, not bytes"
+            raise EncodeError(msg, what)
         if len(data) > MAX_NOTE:
             msg = f"it has {len(data)} bytes, the limit is {MAX_NOTE}"
             raise EncodeError(msg, what)
@@ -114,18 +159,14 @@ class LeaseNotes:
     async def checkpoint(self, state: Any, step: int | None) -> None:
         """Send a checkpoint."""
         c = self._lease.claimed
-        at: Any = (c.record.step or 0) if step is None else step
-        if not isinstance(at, int) or at < 0:
-            # Refused here: what cannot be sent would fail its neighbours in the same call.
-            msg = f"a step is a whole number from 0, not {step!r}"
-            raise ValueError(msg)
+        at = (c.record.step or 0) if step is None else check_step(step)
         data = self._encode("checkpoint", state)
         await self._send(self._lease.calls.checkpoint, Checkpoint(c.id, c.token, c.nonce, at, data))
 
     async def log(self, line: str) -> None:
         """Send a log line."""
         c = self._lease.claimed
-        data = line.encode("utf-8", "replace")
+        data = cut_line(line)
         await self._send(self._lease.calls.log, LogLine(c.id, c.token, c.nonce, data))
 
     def load_checkpoint(self) -> Any:
@@ -137,20 +178,22 @@ class LeaseNotes:
 def effective_timeout(handler: Handler, lease: Lease) -> float | None:
     """Tell how long this attempt may run, seconds: the job's own word, else the task's, else no limit."""
     own = lease.claimed.record.timeout_ms
-    return handler.timeout if own is None else own / 1000
+    return handler.timeout if own is None else to_seconds(own)
 
 
 def is_foreign(error: BaseException) -> bool:
     """Tell Ctrl-C and a cancellation from what handlers raise. All else, also SystemExit, ends nothing but its job."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(KeyboardInterrupt) is not None
-    return isinstance(error, (KeyboardInterrupt, anyio.get_cancelled_exc_class()))
+    return holds(error, KeyboardInterrupt) or issubclass(type(error), anyio.get_cancelled_exc_class())
 
 
 async def execute(
     lease: Lease, handlers: Mapping[str, Handler], codec: Codec, *, threads: anyio.CapacityLimiter
 ) -> Outcome:
     """Run the handler of a claimed job until it has ended.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, or a group that holds it.
+        BaseException: A cancellation of the lease's own task; anything else is for `run` to make a failure of the job.
 
     **Cancellation**: the lease's scope cancels the handler; this function itself runs shielded and ends only after the
     handler has. A thread cannot be interrupted: its lease is renewed until it returns.
@@ -166,8 +209,10 @@ async def execute(
         timeout = effective_timeout(handler, lease)
     except DecodeError as error:
         return Poison(error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a signature or a structure hook of the user's
-        return Unfit(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a signature, a codec or a structure hook of the user's
+        return Unfit(error)  # also a CancelledError: nothing was awaited, so nobody has cancelled
     if handler.job_parameter is not None:
         notes = LeaseNotes(lease, codec)
         kind = Job if handler.is_async else SyncJob

@@ -8,6 +8,8 @@ from typing import Any, Final, final
 
 import attrs
 
+from echomq.protocol._convert import shown
+
 MAX_CONCURRENCY: Final = 10_000
 """The most jobs that one claim may take."""
 MAX_PORT: Final = 65_535
@@ -20,7 +22,7 @@ def _name() -> str:
 def _within(low: float, high: float, unit: str) -> Any:
     def check(_instance: object, attribute: attrs.Attribute[float], value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-            msg = f"{attribute.name} is {value!r}; it must be {low:g} to {high:g} {unit}"
+            msg = f"{attribute.name} is {shown(value)}; it must be {low:g} to {high:g} {unit}"
             raise ValueError(msg)
 
     return check
@@ -81,3 +83,4 @@ class WorkerOptions:
         if self.concurrency != int(self.concurrency):
             msg = f"concurrency is {self.concurrency!r}; it must be a whole number"
             raise ValueError(msg)
+        object.__setattr__(self, "concurrency", int(self.concurrency))  # a claim sends how many: 5, not 5.0

@@ -24,6 +24,7 @@ import structlog
 
 from echomq._logs import get_logger
 from echomq.errors import EchoMQError
+from echomq.protocol.failures import holds
 from echomq.transitions import Call, counts
 from echomq.worker.calls import QueueCalls
 from echomq.worker.control import run_control
@@ -257,17 +258,24 @@ class Worker:
             # by a task of its own that was cancelled and that it awaited.
             dying = self._tasks is None or self._tasks.cancel_scope.cancel_called
             outcome = Stopped(Reason.SHUTDOWN) if dying else Raised(error)
-        except BaseException as error:  # noqa: BLE001 - raised again by `run`
-            # Not a handler's failure (`execute` answers those) but ours, or Ctrl-C: give the job back, stop in order.
-            self._fail(error)
-            outcome = Stopped(Reason.SHUTDOWN)
+        except BaseException as error:  # noqa: BLE001 - a failure of the job, or raised again by `run`
+            if holds(error, KeyboardInterrupt):
+                # Ctrl-C: give the job back, stop in order.
+                self._fail(error)
+                outcome = Stopped(Reason.SHUTDOWN)
+            else:
+                # What a handler left behind made our own steps fail. Given back, it would do so for ever.
+                outcome = Raised(error)
         finally:
             del self._leases[(lease.calls.queue, *lease.key)]
             self._heartbeat.forget(lease)
             self._slot_freed()
             if not self._leases:
                 self._drained.send()
-        self._settler.settle(lease, outcome, handlers.get(lease.claimed.record.task))
+        try:
+            self._settler.settle(lease, outcome, handlers.get(lease.claimed.record.task))
+        except KeyboardInterrupt as error:
+            self._fail(error)
 
     def _was_claimed(self) -> None:
         self._fresh = True

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -23,7 +24,7 @@ import attrs
 from echomq._logs import get_logger
 from echomq.backoff import Exponential
 from echomq.errors import EchoMQError, EncodeError
-from echomq.protocol.failures import ErrorRecord
+from echomq.protocol.failures import ErrorRecord, name_of, text_of, unfold
 from echomq.protocol.refusals import Verdict
 from echomq.protocol.times import to_ms, to_seconds
 from echomq.transitions import Completion, Ending, Failure, Release, Snoozed
@@ -53,13 +54,6 @@ UNFIT_CAP: float = 30.0
 _log = get_logger("echomq.worker")
 
 
-def unfold(error: BaseException) -> BaseException:
-    """Unwrap groups of one: a verdict raised inside a nursery is still a verdict."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
 @final
 class Settler:
     """Sends verdicts, and keeps those that have not been answered."""
@@ -87,18 +81,31 @@ class Settler:
             await self._changed.wait()
 
     def settle(self, lease: Lease, outcome: Outcome, handler: Handler | None) -> None:
-        """Send the verdict of a handler that has ended. Does not block; the lease is not renewed from here on."""
+        """Send the verdict of a handler that has ended. Does not block; the lease is not renewed from here on.
+
+        Whatever happens while it is made, a verdict is sent: one that spends the job's budget. A job that was given
+        back instead would come again, and again do what it did.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C met us at it; the verdict is on its way.
+        """
         lease.running = False
+        interrupted: BaseException | None = None
         try:
             sent = self._verdict(lease, outcome, handler)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a torn row, or a hook of the user's
-            _log.exception("verdict_failed", **self._names(lease))
+        except BaseException as error:  # noqa: BLE001 - a torn row, or a hook of the user's, which may raise anything
+            if issubclass(type(error), KeyboardInterrupt):
+                interrupted = error
+            else:
+                _log.exception("verdict_failed", **self._names(lease))
             sent = self._last_word(lease, error, handler)
         if sent is None:
             self._counters.lost += 1
             _log.warning("lease_lost", **self._names(lease), detail=lease.reason_detail)
             return
         self._keep(lease, *sent)
+        if interrupted is not None:
+            raise interrupted
 
     def _keep(self, lease: Lease, group: Any, item: Any) -> None:
         if type(item) is Completion:
@@ -162,7 +169,11 @@ class Settler:
         """Answer the verdict when none could be made: a failure by the little that is certain."""
         c = lease.claimed
         budget = 1 if handler is None else handler.max_attempts
-        record = ErrorRecord.from_exception(error)
+        record = ErrorRecord("RuntimeError", "its failure could not be described")
+        with suppress(BaseException):  # a torn row
+            budget = budget if c.record.max_attempts is None else c.record.max_attempts
+        with suppress(BaseException):  # Ctrl-C too: whoever calls us has it in hand
+            record = ErrorRecord.from_exception(error)
         return lease.calls.fail, Failure(c.id, c.token, c.nonce, to_ms(UNFIT_FIRST), budget, record.to_bytes())
 
     def _names(self, lease: Lease) -> dict[str, Any]:
@@ -180,19 +191,9 @@ class Settler:
         fence = (c.id, c.token, c.nonce)
         match outcome:
             case Returned(value):
-                result = b""
-                if c.record.result_ttl_ms and handler is not None:
-                    try:
-                        result = handler.dump_result(value)
-                    except (Exception, SystemExit) as error:  # noqa: BLE001 - a hook of the user's may raise anything
-                        wrapped = (
-                            error if isinstance(error, EncodeError) else EncodeError(f"the result: {_text(error)}")
-                        )
-                        return self._failed(lease, wrapped, handler)
-                    limit = self._options.result_limit
-                    if len(result) > limit:
-                        too_large = EncodeError(f"the result has {len(result)} bytes, result_limit is {limit}")
-                        return self._failed(lease, too_large, handler)
+                result = self._result(value, handler) if c.record.result_ttl_ms and handler is not None else b""
+                if isinstance(result, EncodeError):
+                    return self._failed(lease, result, handler)
                 return calls.complete, Completion(*fence, result)
             case Stopped(Reason.SHUTDOWN):
                 return calls.release, Release(*fence)
@@ -204,13 +205,30 @@ class Settler:
             case Stopped(Reason.LEASE_LOST):
                 return None
             case Poison(error):
-                _log.error("payload_undecodable", **self._names(lease), error=str(error))
+                _log.error("payload_undecodable", **self._names(lease), error=_text(error))
                 return calls.fail, Failure(*fence, 0, 0, ErrorRecord.from_exception(error).to_bytes())
             case Unfit(error):
                 return self._unfit(lease, error)
             case Raised(error):
                 return self._raised(lease, error, handler)
         raise AssertionError(outcome)
+
+    def _result(self, value: Any, handler: Handler) -> bytes | EncodeError:
+        try:
+            result = handler.dump_result(value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a hook of the user's may raise anything
+            return error if type(error) is EncodeError else EncodeError(f"the result: {_text(error)}")
+        if type(result) is not bytes:
+            # It could not be sent, and would fail its neighbours in the same call.
+            return EncodeError(f"the result: the codec made {name_of(type(result))} of it, not bytes")
+        limit = self._options.result_limit
+        return (
+            result
+            if len(result) <= limit
+            else EncodeError(f"the result has {len(result)} bytes, result_limit is {limit}")
+        )
 
     def _raised(self, lease: Lease, error: BaseException, handler: Handler | None) -> tuple[Any, Any]:
         c, calls = lease.claimed, lease.calls
@@ -247,7 +265,9 @@ class Settler:
         try:
             policy = default if handler is None else handler.backoff
             return to_seconds(to_ms(policy(failures, error, self._random)))
-        except (Exception, SystemExit):  # noqa: BLE001 - a policy of the user's
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - a policy of the user's
             _log.exception("backoff_failed", **self._names(lease))
             return default(failures, error, self._random)
 
@@ -265,15 +285,11 @@ class Settler:
 
 def bounded(reason: Any) -> str:
     """Make a handler's reason text that can be sent: whatever it is, at most 1,024 bytes of UTF-8."""
-    text = reason if isinstance(reason, str) else _text(reason)
-    return text.encode("utf-8", "backslashreplace")[:MAX_REASON].decode("utf-8", "ignore")
+    return _text(reason).encode("utf-8", "backslashreplace")[:MAX_REASON].decode("utf-8", "ignore")
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, BaseException):
+    if issubclass(type(value), BaseException):
         record = ErrorRecord.from_exception(value)
         return f"{record.type}: {record.message}"
-    try:
-        return str(value)
-    except Exception as error:  # noqa: BLE001 - any object of the user's
-        return f"<its text is lost: __str__ raised {type(error).__name__}>"
+    return text_of(value)

@@ -16,6 +16,8 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
+from types import FrameType
 from typing import TYPE_CHECKING, Any, final
 
 import anyio
@@ -25,12 +27,14 @@ from echomq.worker.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import FrameType, TracebackType
+    from types import TracebackType
 
     from echomq.worker.lease import Lease
 
 DEPTH: int = 10
 """Frames of a stack that are shown."""
+MOST_AWAITED: int = 10_000
+"""Steps from a coroutine to what it awaits: an object of the user's may go on for ever."""
 TICK: float = 0.25
 """Seconds between two looks at the clocks."""
 
@@ -153,15 +157,32 @@ class Watchdog:
     def stack(self, thread: int | None = None) -> str:
         """Show where a thread is, the event loop's unless told otherwise; the last ten frames."""
         frame = sys._current_frames().get(thread or self._loop_thread)  # noqa: SLF001 - the only way to look
-        return "" if frame is None else "".join(traceback.format_stack(frame)[-DEPTH:])
+        return "" if frame is None else _shown(lambda: traceback.format_stack(frame))
 
 
 def coroutine_stack(awaited: Any) -> str:
     """Show where a coroutine waits; its last ten frames."""
-    frames: list[tuple[FrameType, int]] = []
-    while awaited is not None:
-        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
-        if frame is not None:
-            frames.append((frame, frame.f_lineno))
-        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
-    return "".join(traceback.StackSummary.extract(iter(frames)).format()[-DEPTH:])
+
+    def lines() -> list[str]:
+        nonlocal awaited
+        frames: deque[tuple[FrameType, int]] = deque(maxlen=DEPTH)
+        for _ in range(MOST_AWAITED):
+            frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+            if type(frame) is FrameType:
+                frames.append((frame, frame.f_lineno))
+            awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+            if awaited is None:
+                break
+        return traceback.StackSummary.extract(iter(frames)).format()
+
+    return _shown(lines)
+
+
+def _shown(lines: Callable[[], list[str]]) -> str:
+    """Answer the last ten; none if they cannot be had: an awaitable or a module's loader of the user's is looked at."""
+    try:
+        return "".join(lines()[-DEPTH:])
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - see above
+        return ""
