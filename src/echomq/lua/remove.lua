@@ -2,7 +2,7 @@
 -- purpose: Erase jobs that do not run, results and all; a running one must be cancelled instead.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, items, emit, row, ending
+-- include: now, once, row, items, emit, ending
 -- keys: meta hash; pending zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag
@@ -22,8 +22,8 @@ local verdicts = each(3, 1, function(at)
   if not row.state then return 'EMQGONE' end
   if row.state == 'active' then return 'EMQSTATE active' end --!guard remove-active
   free_dedup(id, row)
-  call('ZREM', SETS[row.state], id) --!write remove-leave
   erase(id)
+  call('ZREM', SETS[row.state], id) --!write remove-leave
   tell(id, row, 'removed')
   tally('removed')
   emit('removed', id)

@@ -22,8 +22,8 @@ end
 
 local dropped = 0
 local function drop(id, state)
-  call('ZREM', SETS[state], id) --!write drop-leave
   erase(id)
+  call('ZREM', SETS[state], id) --!write drop-leave
   dropped = dropped + 1
 end
 for _, id in ipairs(call('ZRANGE', SETS.done, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound)) do --!bound trim-done

@@ -11,7 +11,8 @@ Theory of operation
 
 If you change this
     Never count a deadline from a reply. Never renew after the handler has ended (`settle` takes the lease out first).
-    A lease is known by id and token: a worker may claim its own reaped job anew while the old scope is still dying.
+    A lease is known by its claim's nonce: a worker may claim its own reaped job anew while the old scope is still
+    dying, and from a server that lost the first claim even under the same token.
 """
 
 from __future__ import annotations
@@ -65,9 +66,13 @@ class Lease:
         """The verdict of a handler that returned, until it is delivered."""
 
     @property
-    def key(self) -> tuple[str, int]:
-        """What the lease is known by: the job's id and the claim's token."""
-        return self.claimed.id, self.claimed.token
+    def key(self) -> tuple[str, str, str]:
+        """What the lease is known by: queue, job and the claim's nonce.
+
+        Not the token: a server that lost a claim hands it out again, perhaps to this very worker, while the old handler
+        is still dying.
+        """
+        return self.calls.queue, self.claimed.id, self.claimed.nonce
 
     def limit(self, timeout: float | None) -> None:
         """Start the handler's own clock.

@@ -93,7 +93,7 @@ class Worker:
         self._counters = Counters()
         self._heartbeat = Heartbeat(options, self._timers)
         self._settler = Settler(options, self._timers, self._counters, on_settled=self._slot_freed)
-        self._leases: dict[tuple[str, str, int], Lease] = {}
+        self._leases: dict[tuple[str, str, str], Lease] = {}
         self._watchdog = Watchdog(
             self._leases.values, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed
         )
@@ -218,7 +218,8 @@ class Worker:
 
     async def _control(self) -> None:
         def find(queue: str, id: str, token: int) -> Lease | None:
-            return self._leases.get((queue, id, token))
+            of_job = (lease for key, lease in self._leases.items() if key[:2] == (queue, id))
+            return next((lease for lease in of_job if lease.claimed.token == token), None)
 
         try:
             await run_control(self._queues, find, self._wire)
@@ -245,7 +246,7 @@ class Worker:
             return
         if b"stalls" in claimed.record.row and self._settler.take_over(lease):
             return
-        self._leases[(calls.queue, claimed.id, claimed.token)] = lease
+        self._leases[lease.key] = lease
         self._heartbeat.watch(lease, sent_at)
         self._spawn(self._run_lease, lease)
 
@@ -267,7 +268,7 @@ class Worker:
                 # What a handler left behind made our own steps fail. Given back, it would do so for ever.
                 outcome = Raised(error)
         finally:
-            del self._leases[(lease.calls.queue, *lease.key)]
+            del self._leases[lease.key]
             self._heartbeat.forget(lease)
             self._slot_freed()
             if not self._leases:

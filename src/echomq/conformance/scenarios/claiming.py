@@ -107,6 +107,16 @@ def torn(b: Bench) -> None:
     b.expect("its holder", b.settle("complete", claimed), "ok")
 
 
+@scenario("a claim takes no job whose token is no number", 27, 39)
+def torn_token(b: Bench) -> None:
+    b.torn = True
+    for text in ("nan", "1e400", "-1", "1.5", "x"):
+        id = b.add()
+        b.server.hset(b.keys.job(id), "attempts", text)
+        b.expect(text, b.worker.claim(2).jobs, [])
+    b.expect("torn", b.count("torn"), 5)
+
+
 @scenario("a row that cannot be read is counted as torn and left to repair; it is not met again and again", 39)
 def unreadable(b: Bench) -> None:
     b.torn = True

@@ -23,8 +23,8 @@ local function finish(id, row, kind, ...)
     place(id, row, 'done', NOW + ttl, 'kind', kind, ...)
     call('HDEL', row_key(id), 'holder', 'cancel') --!write done-holder
   else
-    call('ZREM', SETS[row.state], id) --!write finish-leave
     erase(id)
+    call('ZREM', SETS[row.state], id) --!write finish-leave
   end
   tell(id, row, kind)
   tally(kind)

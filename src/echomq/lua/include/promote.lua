@@ -14,10 +14,13 @@ end
 local function promote(bound)
   local ids = call('ZRANGE', SETS.schedule, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound promote
   for _, id in ipairs(ids) do
-    if not pcall(promote_one, id) then
+    local fine, problem = pcall(promote_one, id)
+    if not fine and broken(id) then
       -- An entry that cannot be handled must not be met again and again: its row is left to `repair`.
       tally('torn')
       call('ZREM', SETS.schedule, id) --!write promote-torn
+    elseif not fine then
+      error(problem) --!guard promote-refused
     end
   end
   return #ids

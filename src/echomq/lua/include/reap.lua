@@ -31,10 +31,13 @@ local function reap(bound)
   end
   local ids = call('ZRANGE', SETS.active, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound reap
   for _, id in ipairs(ids) do
-    if not pcall(reap_one, id) then
+    local fine, problem = pcall(reap_one, id)
+    if not fine and broken(id) then
       -- An entry that cannot be handled must not be met again and again: its row is left to `repair`.
       tally('torn')
       call('ZREM', SETS.active, id) --!write reap-torn
+    elseif not fine then
+      error(problem) --!guard reap-refused
     end
   end
   return #ids

@@ -1,5 +1,5 @@
 -- purpose: the row and its place. Every change of state goes through `place`, so that row and sets agree.
--- defines: SETS, row_key, read, place, again, release_holder
+-- defines: SETS, row_key, read, place, broken, release_holder
 local SETS = {
   pending = P .. 'pending',
   active = P .. 'active',
@@ -24,8 +24,15 @@ end
 local function release_holder(id, ...)
   call('HDEL', row_key(id), 'holder', ...) --!write holder
 end
+-- In this order: should the server refuse one of the three (a right the user lacks), the job is still in a set, and the row
+-- says in which it belongs.
 local function place(id, row, state, score, ...)
-  call('ZREM', SETS[row.state], id) --!write leave
-  call('HSET', row_key(id), 'state', state, 'since', NOW, ...) --!write state
   call('ZADD', SETS[state], score, id) --!write enter
+  call('HSET', row_key(id), 'state', state, 'since', NOW, ...) --!write state
+  call('ZREM', SETS[row.state], id) --!write leave
+end
+-- Whether an error is the row's own fault, which no other try will heal. Anything else is the server refusing us.
+local function broken(id)
+  local fine, problem = pcall(call, 'HGET', row_key(id), 'state')
+  return not fine and string.find(problem.err or tostring(problem), 'WRONGTYPE', 1, true) ~= nil --!guard broken
 end

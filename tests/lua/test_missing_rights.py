@@ -1,0 +1,158 @@
+"""A server that refuses a command in the middle of a script costs an error, and never a job.
+
+ACL rights hold inside scripts, too: a user may be allowed half of what one needs. Whatever is missing, each job must
+afterwards still be in a set, so that it is done once the right is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from echomq.conformance.driver import Driver, connect
+from echomq.embedded import open_server
+from echomq.protocol.keys import QueueKeys
+from echomq.protocol.records import Claimed, NewJob
+from echomq.transitions import Completion, Failure, Release, Snoozed
+
+COMMANDS = (
+    "hget hgetall hmget",
+    "hgetall",
+    "hget",
+    "hmget",
+    "hset",
+    "hdel",
+    "zadd",
+    "zrem",
+    "zscore",
+    "del",
+    "set",
+    "hincrby",
+    "lpush",
+)
+SETTLING = {
+    "complete": lambda c: Completion(c.id, c.token, c.nonce, b""),
+    "fail": lambda c: Failure(c.id, c.token, c.nonce, 0, 3, b"{}"),
+    "bury": lambda c: Failure(c.id, c.token, c.nonce, 0, 0, b"{}"),
+    "release": lambda c: Release(c.id, c.token, c.nonce),
+    "snooze": lambda c: Snoozed(c.id, c.token, c.nonce, 0),
+}
+
+
+class Ground:
+    """A queue, an administrator who may do all, and a user who lacks one right at a time."""
+
+    def __init__(self, url: str) -> None:
+        self.admin = connect(url)
+        self.keys = QueueKeys(queue="rights")
+        self.able = Driver(self.admin, self.keys)
+        scheme, _, where = url.partition("://")
+        self._limited_url = f"{scheme}://limited:x@{where}"
+
+    def lacking(self, command: str) -> Driver:
+        """Make a client whose user may do all but one command."""
+        self.admin.execute_command(
+            "ACL",
+            "SETUSER",
+            "limited",
+            "reset",
+            "on",
+            ">x",
+            "~*",
+            "&*",
+            "+@all",
+            *(f"-{each}" for each in command.split()),
+        )
+        return Driver(connect(self._limited_url), self.keys)
+
+    def attempt(self, run: Callable[[], object]) -> None:
+        """Do what may be refused."""
+        with contextlib.suppress(redis.ResponseError, redis.exceptions.NoPermissionError):
+            run()
+
+    def drain(self) -> set[str]:
+        """Let every lease end, and complete whatever the queue still has; answer the ids."""
+        done: set[str] = set()
+        for _ in range(20):
+            self.admin.execute_command("EVAL", EXPIRE, 1, self.keys.active)
+            self.admin.execute_command("EVAL", EXPIRE, 1, self.keys.schedule)
+            for job in self.able.claim(100).jobs:
+                self.able.items("complete", Completion(job.id, job.token, job.nonce, b""))
+                done.add(job.id)
+        return done
+
+
+EXPIRE = "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZADD', KEYS[1], 1, id) end"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server whose users this module makes."""
+    with open_server() as server:
+        yield server.url
+
+
+@pytest.fixture
+def ground(url: str) -> Ground:
+    """A fresh queue."""
+    ground = Ground(url)
+    ground.admin.flushall()
+    return ground
+
+
+def add(ground: Ground, count: int = 3) -> list[str]:
+    """Enqueue jobs that survive many stalls."""
+    jobs = [NewJob(max_stalls=100) for _ in range(count)]
+    ground.able.items("enqueue", *jobs)
+    return [job.id for job in jobs]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("verb", ["claim", "reap", "promote"])
+def test_rounds_without_a_right_lose_no_job(ground: Ground, verb: str, command: str) -> None:
+    """A claim, a reap or a promote that the server refuses leaves every job where it is done later."""
+    ids = add(ground)
+    if verb != "claim":
+        jobs = ground.able.claim(3).jobs
+        if verb == "promote":
+            ground.able.items("snooze", *(Snoozed(c.id, c.token, c.nonce, 0) for c in jobs))
+        ground.admin.execute_command("EVAL", EXPIRE, 1, ground.keys.active)
+    limited = ground.lacking(command)
+    for _ in range(2):
+        ground.attempt(lambda: limited.claim(2) if verb == "claim" else limited.plain(verb))
+    assert ground.drain() == set(ids)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("how", list(SETTLING))
+def test_verdicts_without_a_right_lose_no_job(ground: Ground, how: str, command: str) -> None:
+    """A verdict that the server refuses in its middle has either ended the job or left it to be done again."""
+    ids = add(ground)
+    jobs: list[Claimed] = ground.able.claim(3).jobs
+    limited = ground.lacking(command)
+    verb = "fail" if how == "bury" else how
+    ground.attempt(lambda: limited.items(verb, *(SETTLING[how](job) for job in jobs)))
+    drained = ground.drain()
+    dead = {str(bytes(id), "ascii") for id in ground.admin.zrange(ground.keys.dead, 0, -1)}  # type: ignore[arg-type]
+    if how == "complete":
+        assert all(id in drained or not ground.admin.exists(ground.keys.job(id)) for id in ids)
+    else:
+        assert drained | dead == set(ids)
+
+
+@pytest.mark.parametrize("verb", ["claim", "reap", "promote"])
+def test_rounds_without_a_right_say_so(ground: Ground, verb: str) -> None:
+    """The whole call is refused with the server's own words, and nothing is counted as torn."""
+    add(ground)
+    if verb != "claim":
+        jobs = ground.able.claim(3).jobs
+        if verb == "promote":
+            ground.able.items("snooze", *(Snoozed(c.id, c.token, c.nonce, 0) for c in jobs))
+        ground.admin.execute_command("EVAL", EXPIRE, 1, ground.keys.active)
+    limited = ground.lacking("hset")
+    with pytest.raises((redis.ResponseError, redis.exceptions.NoPermissionError), match=r"(?i)hset|ACL|perm"):
+        limited.claim(1) if verb == "claim" else limited.plain(verb)
+    assert not ground.admin.hexists(ground.keys.counts, "torn")
