@@ -292,3 +292,37 @@ async def test_completion_that_an_outage_delayed_is_accepted(
     assert ran == [1]
     assert peek.record(job.id).result == b'"done"'
     assert peek.record(job.id).failures == 0
+
+
+async def test_claim_that_the_server_forgot_may_come_back_under_its_token(
+    app: App, queue_name: str, peek: Peek
+) -> None:
+    """After a restored snapshot this very worker may get the job anew with the same token, while the old handler runs."""
+    runs: list[int] = []
+    ended: list[str | None] = []
+
+    @app.task(queue=queue_name)
+    async def handle(job: Job) -> None:
+        runs.append(job.token)
+        if len(runs) == 1:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended.append(job.cancel_reason)
+
+    async with app, running(app, lease=0.9) as worker:
+        job = await handle.enqueue()
+        await until(lambda: runs)
+        with peek.client.pipeline() as back:  # as it was before the claim
+            back.zrem(peek.keys.active, job.id)
+            back.hset(peek.keys.job(job.id), "state", "pending")
+            back.hdel(peek.keys.job(job.id), "attempts", "holder")
+            back.zadd(peek.keys.pending, {job.id: 0})
+            back.lpush(peek.keys.wake, "1")
+            back.execute()
+        await until(lambda: worker.statistics().counters.completed == 1)
+        await until(lambda: ended)
+        await until(lambda: not worker.statistics().running)
+    assert runs == [1, 1]
+    assert ended == ["lease_lost"]
+    assert peek.empty()
