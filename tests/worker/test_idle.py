@@ -9,9 +9,11 @@ from typing import Any
 import anyio
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from echomq import transitions
 from echomq.app import App
+from echomq.protocol.keys import QueueKeys
 from echomq.transitions import Call, Release
 from echomq.worker import calls, intake
 from tests.worker.support import TRIO, Peek, running, until
@@ -192,3 +194,30 @@ async def test_worker_that_stops_hands_its_token_on(
             with anyio.fail_after(PROMPT):
                 await until(lambda: ran)
     assert ran == ["two"]
+
+
+async def test_queue_that_fails_is_left_alone_and_slows_no_other(app: App, queue_name: str, peek: Peek) -> None:
+    """Claims from a queue that the server refuses are tried now and then; the doorbell of the others is heard."""
+    ran: list[int] = []
+
+    @app.task(queue=queue_name)
+    async def good(n: int) -> None:
+        ran.append(n)
+
+    @app.task(queue=f"{queue_name}-bad")
+    async def bad() -> None:
+        pass
+
+    broken = QueueKeys(queue=f"{queue_name}-bad").pending
+    peek.client.set(broken, "no set")
+    try:
+        with capture_logs() as logs:
+            async with app, running(app):
+                for n in range(100):
+                    await good.enqueue(n)
+                    await until(lambda: ran[-1:] == [n])  # noqa: B023 - awaited at once
+        failures = [line for line in logs if line["event"] == "claim_failed"]
+        assert 1 <= len(failures) <= 20
+        assert {line["queue"] for line in failures} == {f"{queue_name}-bad"}
+    finally:
+        peek.client.delete(broken)

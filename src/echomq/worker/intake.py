@@ -78,7 +78,9 @@ class Intake:
         self._claimed = claimed
         self._slot = Signal()
         self._random = random.Random()
-        self._errors = 0
+        self._failing: dict[QueueCalls, tuple[int, float]] = {}
+        """Queues whose last claim failed: how often in a row, and until when they are left alone."""
+        self._park_errors = 0
         self.stopping = False
         self.idle = False
         """Whether the last look found nothing to claim in any queue."""
@@ -108,14 +110,14 @@ class Intake:
                 wait = await self._round()
                 if wait <= 0:
                     continue
-                if self._errors:
-                    await self._pause()
+                if len(self._failing) == len(self._queues):
+                    await self._pause(wait)
                 else:
                     await self._wait(park, wait)
 
     async def _round(self) -> float:
         """Offer the free slots to each queue in turn. Answers how long nothing else can become ready, seconds."""
-        wait, busy, failed = CAP, self._busy, False
+        wait, busy = CAP, self._busy
         self._busy = False
         for _ in range(len(self._queues)):
             free = self._free()
@@ -127,14 +129,21 @@ class Intake:
             if busy and sent_at < self._quiet.get(calls, 0.0):
                 wait = min(wait, QUIET)
                 continue
+            if calls in self._failing and sent_at < self._failing[calls][1]:
+                wait = min(wait, self._failing[calls][1] - sent_at)
+                continue
             try:
                 reply = await calls.claim(free, self._options.lease)
             except ProtocolMismatchError:
                 raise
             except EchoMQError as error:
                 _log.warning("claim_failed", queue=calls.queue, error=str(error))
-                failed = True
+                count = self._failing.get(calls, (0, 0.0))[0] + 1
+                pause = self._backoff(count)
+                self._failing[calls] = (count, anyio.current_time() + pause)
+                wait = min(wait, pause)
                 continue
+            self._failing.pop(calls, None)
             for job in reply.jobs:
                 self._begin(calls, job, reply.now_ms, sent_at)
             self._claimed()
@@ -142,37 +151,38 @@ class Intake:
             self._busy = self._busy or bool(reply.jobs)
             self._quiet[calls] = anyio.current_time() + min(more, QUIET)
             wait = min(wait, more)
-        self._errors = self._errors + 1 if failed else 0
-        self.idle = not self._busy and wait > 0 and not failed
+        self.idle = not self._busy and wait > 0 and not self._failing
         # Queues that were passed over are asked before anything waits: their bell may have rung unheard.
         return 0.0 if busy and not self._busy and len(self._queues) > 1 else wait
 
-    def _backoff(self) -> float:
-        delay = min(BACKOFF_CAP, BACKOFF_FIRST * 2.0 ** min(self._errors, 10))
+    def _backoff(self, count: int) -> float:
+        delay = min(BACKOFF_CAP, BACKOFF_FIRST * 2.0 ** min(count, 10))
         return delay * self._random.uniform(0.5, 1.0)
 
     async def _wait(self, park: Park, wait: float) -> None:
         """Park until the bell rings or the timer is over."""
         if wait >= CAP:
             wait *= self._random.uniform(0.8, 1.0)  # only shortens: idle workers must not ask in step
-        bells = {calls.keys.wake: calls for calls in self._queues}
+        # Not at a queue that refuses us: a token eaten there would be missing where somebody could serve it.
+        bells = {calls.keys.wake: calls for calls in self._queues if calls not in self._failing}
         try:
             with anyio.CancelScope() as self._park_scope:
                 if self.stopping:
                     return
                 rang = await park.wait(sorted(bells), wait)
+                self._park_errors = 0
                 if rang is not None:
                     self._quiet.pop(bells[rang], None)
         except EchoMQError as error:
             _log.warning("park_failed", error=str(error))
-            self._errors += 1
-            await self._pause()
+            self._park_errors += 1
+            await self._pause(self._backoff(self._park_errors))
         finally:
             self._park_scope = None
 
-    async def _pause(self) -> None:
-        """After an error: neither a doorbell that rings nor work that waits may make it spin."""
-        with anyio.move_on_after(self._backoff()):
+    async def _pause(self, seconds: float) -> None:
+        """Wait, whatever the doorbell says: neither one that rings nor work that waits may make an error spin."""
+        with anyio.move_on_after(seconds):
             await self._awake.wait()
 
     async def ring(self) -> None:
