@@ -240,8 +240,10 @@ async def test_cancelled_many_takes_its_items_out(
         enqueue = client.group(keys, "enqueue")
         await enqueue(NewJob())
         proxy.frozen = True
-        with anyio.move_on_after(0.05):
-            await enqueue.many(NewJob() for _ in range(1000))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(enqueue.many, [NewJob() for _ in range(1000)])
+            await until(lambda: client.statistics.unanswered_bytes)  # one call has left, and the next waits for it
+            tasks.cancel_scope.cancel()
         proxy.frozen = False
         await enqueue(NewJob())
         assert redis_client.zcard(keys.pending) == 1 + MAX_ITEMS + 1
