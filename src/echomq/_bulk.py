@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from echomq._options import JobOptions
 from echomq.errors import InvalidJobError, UnavailableError
 
 if TYPE_CHECKING:
     from echomq.protocol.stamps import StampedJob
+    from echomq.tasks import JobCall
+
+T = TypeVar("T")
 
 AT_ONCE: Final = 8192
 """Jobs of one round of `enqueue_many`: some thirty calls, after which the last reply is waited for."""
@@ -23,6 +26,35 @@ Content = tuple[str, bytes, JobOptions, Callable[[bytes], Any]]
 def not_sent(broken: UnavailableError) -> UnavailableError:
     """Make the error of a job that was not tried: an outage costs one wait, and not one a call."""
     return UnavailableError(f"not sent, since one before it failed: {broken}", sent=False)
+
+
+def broken_by(answers: list[Any]) -> UnavailableError | None:
+    """Answer the error after which nothing more is sent, if it came to that."""
+    last = answers[-1] if answers else None
+    return last if isinstance(last, UnavailableError) else None
+
+
+def content_of(call: JobCall[Any]) -> Content:
+    """Answer what is sent of a call."""
+    return call.task, call.payload, call.options, call.read
+
+
+def take_portion(source: Iterator[JobCall[T]]) -> Iterator[JobCall[T]]:
+    """Draw a portion of calls, bounded in number and bytes: what is held at a time of a source that may be endless."""
+    room = BYTES_AT_ONCE
+    for count, call in enumerate(source, 1):
+        yield call
+        room -= len(call.payload)
+        if count >= AT_ONCE or room <= 0:
+            return
+
+
+def by_queue(portion: list[JobCall[T]]) -> dict[str, list[int]]:
+    """Answer for each queue, in the order of their first calls, where in the portion its calls are."""
+    places: dict[str, list[int]] = {}
+    for at, call in enumerate(portion):
+        places.setdefault(call.queue, []).append(at)
+    return places
 
 
 @final

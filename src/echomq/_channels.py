@@ -118,6 +118,7 @@ class Channels:
 
         Cancellation: a checkpoint; nothing stays subscribed.
         """
+        self._wire.check()
         await self._unsubscribe()
         subscription = await self._open()
         try:

@@ -210,7 +210,8 @@ class App:
         """Open the client. See `open_client` for what it raises and promises.
 
         Raises:
-            RuntimeError: It is open already. Open it once, where the program starts, and share it.
+            RuntimeError: It is open already, here or in another event loop. Open it once, where the program starts, and
+                share it among the tasks there.
             TypeError: A task's annotation cannot be resolved.
         """
         if self._opening is not None and self._pid == os.getpid():
@@ -235,10 +236,16 @@ class App:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        """Close the client."""
+        """Close the client.
+
+        Raises:
+            RuntimeError: It was opened in another event loop or thread, and stays open.
+        """
         opening = self._opening
         if opening is None:
             return None
+        if self.is_open:
+            self.client.wire.check_home()  # else it would be torn from under its owner
         try:
             return await opening.__aexit__(kind, error, traceback)
         finally:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 import anyio
 import anyio.lowlevel
 
-from echomq._bulk import AT_ONCE, BYTES_AT_ONCE, Content, not_sent
+from echomq._bulk import Content, broken_by, by_queue, content_of, not_sent, take_portion
 from echomq._channels import Channels
-from echomq.errors import EchoMQError, UnavailableError
+from echomq.errors import EchoMQError
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import QueueKeys, check_prefix
 from echomq.queue import Queue
@@ -49,7 +49,10 @@ def server_url(url: str | None) -> str:
 
 @final
 class Client:
-    """Made by `open_client`; belongs to one event loop and one process, and is used by any number of its tasks."""
+    """Made by `open_client`; belongs to one event loop and one process, and is used by any number of its tasks.
+
+    Used from another event loop, from another thread or in a forked child, it raises `RuntimeError` and does nothing.
+    """
 
     def __init__(self, wire: WireClient, channels: Channels, *, prefix: str, codec: Codec) -> None:
         self.wire = wire
@@ -104,6 +107,7 @@ class Client:
 
         Server effect, Cancellation, Delivery: as for `Queue.enqueue_many`.
         """
+        self.wire.check()
         source = iter(calls)
         first = next(source, None)
         if first is None:
@@ -114,21 +118,18 @@ class Client:
         run = _of_one_queue(first, source, other)
         answers: list[Any] = await self.queue(first.queue).send_many(run, progress)
         rest = chain(other, source)
-        broken = _broken(answers)
-        while portion := list(_portion(rest)):
-            places: dict[str, list[int]] = {}
-            for at, call in enumerate(portion, len(answers)):
-                places.setdefault(call.queue, []).append(at)
+        broken = broken_by(answers)
+        while portion := list(take_portion(rest)):
             start = len(answers)
             answers += [None] * len(portion)
-            for name, ats in places.items():
+            for name, ats in by_queue(portion).items():
                 if broken is None:
-                    sent = await self.queue(name).send_many(_content(portion[at - start]) for at in ats)
-                    broken = _broken(sent)
+                    sent = await self.queue(name).send_many(content_of(portion[at]) for at in ats)
+                    broken = broken_by(sent)
                 else:
                     sent = [not_sent(broken) for _ in ats]
                 for at, answer in zip(ats, sent, strict=True):
-                    answers[at] = answer
+                    answers[start + at] = answer
             if progress is not None:
                 await progress(len(answers))
         return answers
@@ -141,33 +142,15 @@ class Client:
         return Results(handles)
 
 
-def _broken(answers: list[Any]) -> UnavailableError | None:
-    last = answers[-1]
-    return last if isinstance(last, UnavailableError) else None
-
-
-def _content(call: JobCall[Any]) -> Content:
-    return call.task, call.payload, call.options, call.read
-
-
 def _of_one_queue(first: JobCall[T], source: Iterator[JobCall[T]], other: list[JobCall[T]]) -> Iterator[Content]:
     """Go through the calls of the first one's queue; the first of another ends it, and is put aside."""
-    yield _content(first)
+    yield content_of(first)
     queue = first.queue
     for call in source:
         if call.queue != queue:
             other.append(call)
             return
         yield call.task, call.payload, call.options, call.read
-
-
-def _portion(source: Iterator[JobCall[T]]) -> Iterator[JobCall[T]]:
-    room = BYTES_AT_ONCE
-    for count, call in enumerate(source, 1):
-        yield call
-        room -= len(call.payload)
-        if count >= AT_ONCE or room <= 0:
-            return
 
 
 def open_client(
@@ -189,7 +172,7 @@ def open_client(
         name: Shown in the server's CLIENT LIST.
 
     Raises:
-        ValueError: No URL, not a URL, or a bad prefix or time.
+        TypeError, ValueError: No URL, not a URL, or a bad prefix or time.
         EchoMQError: On entering: the server refuses us in a way that waiting will not heal (password, certificate).
             A server that is merely away is no error here: calls wait for it.
 

@@ -7,6 +7,7 @@ Every method checks its arguments before any I/O. Calls of one verb that are mad
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, final
 
 import anyio.lowlevel
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from echomq.protocol.codec import Codec
     from echomq.transitions.configure import EventLevel
     from echomq.wire.client import WireClient
+    from echomq.wire.group import Group
 
 T = TypeVar("T")
 
@@ -72,10 +74,14 @@ class Queue:
         """What decodes results that have no declared type."""
         self._call = Call(wire.tag)
         self._decode: Callable[[bytes], Any] = codec.decode
-        self._enqueue = wire.group(keys, "enqueue")
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"
+
+    @cached_property
+    def _enqueue(self) -> Group[StampedJob]:
+        # Made when first used, in the event loop: a queue or a handle may be made anywhere.
+        return self.wire.group(self.keys, "enqueue")
 
     @property
     def name(self) -> str:

@@ -51,6 +51,25 @@ def to_ms(seconds: float | dt.timedelta) -> int:
     return max(ms, 1) if positive else 0
 
 
+def to_wait(seconds: float, name: str = "a timeout", *, positive: bool = False) -> float:
+    """Check how long somebody is willing to wait, by a clock of this process; more than a century is a century.
+
+    Args:
+        seconds: Any number; negative is no waiting at all, infinite is without a limit.
+        name: What it is, for the message.
+        positive: Whether it must be more than 0.
+
+    Raises:
+        ValueError: Not a number (NaN), or 0 or less where it must be more.
+        TypeError: Not of a number's type.
+    """
+    if not _is_number(seconds):
+        raise TypeError(f"{name} is a number of seconds, not {seconds!r}")
+    if seconds != seconds or (positive and seconds <= 0):  # noqa: PLR0124 - NaN
+        raise ValueError(f"{name} is a number of seconds{' above 0' if positive else ''}, not {seconds!r}")
+    return float(max(0, min(seconds, MAX_DURATION_MS / 1000)))  # an int may be too large for a float
+
+
 def to_seconds(ms: int) -> float:
     """Convert milliseconds to seconds."""
     return ms / 1000
@@ -89,9 +108,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_finite(value: object) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)  # an int may be too large for a float
 def _plain(value: Any) -> Any:
     return float.__add__(value, 0.0) if isinstance(value, float) else int.__add__(value, 0)
 
 
+def _is_finite(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)  # an int may be too large for a float

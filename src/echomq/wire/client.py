@@ -25,12 +25,14 @@ from anyio.abc import TaskGroup
 
 from echomq.protocol.ids import new_tag
 from echomq.protocol.keys import QueueKeys
+from echomq.protocol.times import to_wait
 from echomq.transitions import MULTI
 from echomq.transitions.base import Call, Transition, size
 from echomq.wire import forks
 from echomq.wire.calls import NumberedCall, RawCall, ScriptCall
 from echomq.wire.connection import Connection, Timing
 from echomq.wire.group import Build, Group
+from echomq.wire.home import foreign, is_home
 from echomq.wire.park import Park
 from echomq.wire.slots import Slot
 from echomq.wire.subscription import Subscription
@@ -74,6 +76,7 @@ class WireClient:
         """Where the server is; the password is hidden."""
         self.timing = timing
         """How long the wire waits for what."""
+        self._is_home = is_home()
         self.on_connect: list[Callable[[], None]] = []
         """Called, each without arguments, when a connection stands (again). Must not raise."""
         self.on_disconnect: list[Callable[[], None]] = []
@@ -103,11 +106,12 @@ class WireClient:
         Raises:
             UnavailableError: The server could not be reached in time; `sent` says whether it may have run.
             EchoMQError: The server refused the call.
+            RuntimeError: As `check` says.
 
         Cancellation: an unsent call is taken out; a sent one runs, and its reply is thrown away.
         Delivery: sent again after a lost connection only if it is remembered or harmless to repeat.
         """
-        self._check()
+        self.check()
         call = ScriptCall(transition, self._new_event())
         self._lane(transition.keys, route or _route(transition.verb)).submit(call)
         return transition.read(await call.result())
@@ -137,7 +141,7 @@ class WireClient:
             connection is gone.
         Delivery: at most once; a resend is answered from the server's memory.
         """
-        self._check()
+        self.check()
         if verb is None:
             verb = build(Call(self.tag)).verb
         slot = self._slot(keys, verb, route or _route(verb))
@@ -167,7 +171,7 @@ class WireClient:
         key = (keys.base, verb)
         group = self._groups.get(key)
         if group is None:
-            self._check()
+            self.check()
             route = _route(verb)
             group = Group(
                 keys,
@@ -175,7 +179,7 @@ class WireClient:
                 self.tag,
                 build=build or MULTI[verb],
                 size=size,
-                check=self._check,
+                check=self.check,
             )
             self._lane(keys, route).pipeline.sources.append(group)
             self._groups[key] = group
@@ -193,7 +197,7 @@ class WireClient:
             UnavailableError: As for `run`; it is never sent twice.
             ServerError: The server refused it.
         """
-        self._check()
+        self.check()
         if not args:
             raise ValueError("an empty command")
         call = RawCall(args, self._new_event())
@@ -207,14 +211,14 @@ class WireClient:
         """Open a doorbell: a connection that carries nothing but BLPOP, closed at once on leaving."""
         connection = self._open_beside("park", watched=False)
         try:
-            yield Park(connection)
+            yield Park(connection, self.check_home)
         finally:
             await self._close_beside(connection)
 
     @asynccontextmanager
     async def open_subscription(self) -> AsyncIterator[Subscription]:
         """Open a subscription, on a connection of its own."""
-        subscription = Subscription()
+        subscription = Subscription(self.check_home)
         connection = self._open_beside("subscription", on_push=subscription.push, opening=subscription.opening)
         subscription.attach(connection)
         try:
@@ -251,6 +255,26 @@ class WireClient:
         """
         await self._lane(None, "bulk").first_try()
 
+    def check(self) -> None:
+        """Refuse to be used where it cannot work. Each public entry calls it before it touches anything.
+
+        Raises:
+            RuntimeError: It is closed, was opened before a fork, or belongs to another event loop or thread.
+        """
+        if self._unusable is not None:
+            raise RuntimeError(self._unusable)
+        if not self._is_home():
+            raise foreign()
+
+    def check_home(self) -> None:
+        """Refuse another event loop or thread; an ending of what belongs to the client is heard also when it is closed.
+
+        Raises:
+            RuntimeError: It belongs to another event loop or thread.
+        """
+        if not self._is_home():
+            raise foreign()
+
     def close(self) -> None:
         """End all service tasks; callers that still wait fail. Called when the context exits."""
         self._unusable = self._unusable or "this client is closed"
@@ -264,10 +288,6 @@ class WireClient:
             connection.drop_inherited()
 
     # --- inside -----------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        if self._unusable is not None:
-            raise RuntimeError(self._unusable)
 
     def _lane(self, keys: QueueKeys | None, route: str) -> Connection:
         node = self._topology.node(keys)
@@ -284,7 +304,7 @@ class WireClient:
         return lane
 
     def _open_beside(self, purpose: str, **options: Any) -> Connection:
-        self._check()
+        self.check()
         node = self._topology.node(None)
         connection = Connection(
             lambda: self._topology.address(node),
@@ -338,7 +358,7 @@ def open_wire(
         name: Shown in CLIENT LIST, as `echomq-<name>-<purpose>-<tag>`.
 
     Raises:
-        ValueError: Not a URL of a server, a time is not positive, or the name cannot be one.
+        TypeError, ValueError: Not a URL of a server, a time is not a positive number, or the name cannot be one.
         EchoMQError: On entering: the server refuses us in a way that waiting will not heal.
 
     Cancellation: entering may be cancelled. While the body runs, cancelling does not touch the
@@ -348,9 +368,9 @@ def open_wire(
         raise ValueError(f"a client's name is 1 to 64 printable ASCII characters without spaces, not {name!r}")
     topology = SingleServer(parse(url)) if isinstance(url, str) else url
     timing = Timing(
-        unavailable_after=unavailable_after,
-        ping_deadline=ping_deadline,
-        connect_timeout=connect_timeout,
+        unavailable_after=to_wait(unavailable_after, "unavailable_after", positive=True),
+        ping_deadline=to_wait(ping_deadline, "ping_deadline", positive=True),
+        connect_timeout=to_wait(connect_timeout, "connect_timeout", positive=True),
     )
     return _open(topology, timing, f"{name}-" if name else "")
 

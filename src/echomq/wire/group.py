@@ -163,6 +163,7 @@ class Group(Generic[I]):
         verdict is dropped.
         Delivery: runs at most once if the verb is remembered.
         """
+        self._check()
         waiter = Waiter()
         entry = self._add(item, self._size(item), waiter.done, None, prompt=self.lone)
         try:
@@ -190,6 +191,7 @@ class Group(Generic[I]):
             give_up_after: Seconds from now, for which an outage is waited out; None means the
                 client's `unavailable_after`. An error the server answers is handed over at once.
         """
+        self._check()
         give_up_at = None if give_up_after is None else time.monotonic() + give_up_after
         self._add(item, self._size(item), done, give_up_at)
 
@@ -206,6 +208,7 @@ class Group(Generic[I]):
 
         Cancellation: as for one item.
         """
+        self._check()
         outcomes: list[Any] = []
         window = Window(outcomes)
         source = iter(items)
@@ -223,6 +226,7 @@ class Group(Generic[I]):
                     if not window.open:
                         break
                 await window.wait()
+                self._check()
                 if progress is not None:
                     progress(len(outcomes) - window.open)
         except BaseException:
@@ -281,7 +285,6 @@ class Group(Generic[I]):
     def _add(
         self, item: I, size: int, done: Callable[[Any], None], give_up_at: float | None, *, prompt: bool = False
     ) -> Entry:
-        self._check()
         entry = Entry(item, size, done, give_up_at)
         self._line.append(entry)
         if self._call is None:

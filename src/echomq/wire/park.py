@@ -18,7 +18,7 @@ If you change this
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from echomq.errors import UnavailableError
@@ -64,8 +64,9 @@ class _Block(CallerCall):
 class Park:
     """Where an idle worker waits for work. Made by `WireClient.open_park`; for one task at a time."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, check: Callable[[], None]) -> None:
         self._connection = connection
+        self._check = check
         self._block: _Block | None = None
         self._lost = False
 
@@ -89,6 +90,7 @@ class Park:
         Cancellation: the BLPOP stands, and the next wait goes on with it.
         Delivery: a token is handed out once, or lost with the connection.
         """
+        self._check()
         self._lost = False
         wanted = tuple(keys)
         if self._block is not None and self._block.keys != wanted:

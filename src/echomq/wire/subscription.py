@@ -18,6 +18,7 @@ If you change this
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, Self, final
 
 import anyio
@@ -139,7 +140,8 @@ class _Resubscribe(WireCall):
 class Subscription:
     """Channels one listens to. Made by `WireClient.open_subscription`; iterate over it in one task."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
         self._connection: Connection | None = None
         self._channels: dict[str, int] = {}
         self._buffer: deque[Message | Reconnected] = deque()
@@ -170,6 +172,7 @@ class Subscription:
 
         Cancellation: the channel is removed again.
         """
+        self._check()
         call = _Subscribe(self, channel)
         self._channels[channel] = self._channels.get(channel, 0) + 1
         self._link.submit(call)
@@ -184,6 +187,7 @@ class Subscription:
 
         Messages already here are still handed out.
         """
+        self._check()
         self._forget(channel)
         await anyio.lowlevel.checkpoint()
 
@@ -199,6 +203,7 @@ class Subscription:
         Cancellation: loses nothing.
         Delivery: at most once. Channels keep nothing for who is not there.
         """
+        self._check()
         await anyio.lowlevel.checkpoint()
         while not self._buffer:
             if self._error is not None:

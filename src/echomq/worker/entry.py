@@ -78,4 +78,5 @@ async def run_worker(
                 raise TypeError(msg)
             wire, codec = source.wire, source.codec
             handlers = {source.keys: {"": RawHandler(source.name, handler, codec)}}
+        wire.check()
         await Worker(wire, handlers, settings, codec=codec).run(task_status=task_status)
