@@ -50,9 +50,10 @@ async def test_reply_lost_after_the_call_ran_is_answered_once(
         proxy.dropping_replies = True
         got: list[Any] = []
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(outcome, enqueue(NewJob(payload=b"x")), got)
+            job = NewJob(payload=b"x")
+            tasks.start_soon(outcome, enqueue(job), got)
             await until(lambda: redis_client.zcard(keys.pending) == 2)
-            redis_client.delete(keys.pending)  # as if it had been run and was gone
+            redis_client.delete(keys.pending, keys.job(job.id))  # as if it had been run and was gone
             proxy.dropping_replies = False
             proxy.cut()
         assert got[0].code == "admitted"

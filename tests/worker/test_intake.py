@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ from echomq.errors import ServerError
 from echomq.wire.park import Park
 from echomq.worker import intake
 from echomq.worker.calls import QueueCalls
+from echomq.worker.entry import run_worker
 from echomq.worker.reasons import Reason
 from echomq.worker.timers import Timers
 from echomq.worker.watchdog import Watchdog
@@ -116,6 +118,20 @@ async def test_stop_waits_for_a_claim_on_its_way(
             await until(lambda: peek.state(job.id) == "active")
             worker.stop()
         assert peek.state(job.id) == "pending"
+
+
+async def test_stop_does_not_wait_for_a_server_that_was_never_up(queue_name: str) -> None:
+    """A worker that is still looking for its server has nothing to clean up, however long it might."""
+    app = App("redis://127.0.0.1:1", unavailable_after=0.1)
+
+    @app.task(queue=queue_name)
+    async def handle() -> None: ...
+
+    with anyio.fail_after(15):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(run_worker, app, cleanup=600.0))
+            await anyio.sleep(0.3)
+            tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("what", ["lease", "timeout"])
