@@ -180,6 +180,7 @@ class WireClient:
                 build=build or MULTI[verb],
                 size=size,
                 check=self.check,
+                check_home=self.check_home,
             )
             self._lane(keys, route).pipeline.sources.append(group)
             self._groups[key] = group
@@ -267,13 +268,13 @@ class WireClient:
             raise foreign()
 
     def check_home(self) -> None:
-        """Refuse another event loop or thread; an ending of what belongs to the client is heard also when it is closed.
+        """Refuse as `check` does, but for a closed client: for calls that hear of the closing as of a lost server.
 
         Raises:
-            RuntimeError: It belongs to another event loop or thread.
+            RuntimeError: It was opened before a fork, or belongs to another event loop or thread.
         """
         if not self._is_home():
-            raise foreign()
+            raise foreign() if self._unusable is None else RuntimeError(self._unusable)
 
     def close(self) -> None:
         """End all service tasks; callers that still wait fail. Called when the context exits."""
@@ -284,6 +285,7 @@ class WireClient:
     def forked(self) -> None:
         """In a forked child: drop the sockets, refuse to be used."""
         self._unusable = "this client was opened before a fork: a child process opens its own"
+        self._is_home = lambda: False
         for connection in (*self._lanes.values(), *self._beside):
             connection.drop_inherited()
 

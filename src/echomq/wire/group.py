@@ -126,7 +126,7 @@ class GroupCall(WireCall):
 class Group(Generic[I]):
     """The group commit of one verb on one queue. Made by `WireClient.group`."""
 
-    __slots__ = ("_build", "_call", "_check", "_line", "_size", "_slot", "_tag", "keys", "lone", "verb")
+    __slots__ = ("_build", "_call", "_check", "_check_home", "_line", "_size", "_slot", "_tag", "keys", "lone", "verb")
 
     def __init__(
         self,
@@ -137,6 +137,7 @@ class Group(Generic[I]):
         build: Build,
         size: Callable[[I], int],
         check: Callable[[], None],
+        check_home: Callable[[], None],
     ) -> None:
         self.keys = keys
         """The queue."""
@@ -147,6 +148,7 @@ class Group(Generic[I]):
         self._build = build
         self._size = size
         self._check = check
+        self._check_home = check_home
         self._line: Line[Entry] = Line()
         self._call: GroupCall | None = None
         self.lone = False
@@ -187,11 +189,12 @@ class Group(Generic[I]):
 
         Args:
             item: The item.
-            done: Called once. Must not raise, and may submit again.
+            done: Called once, perhaps at once: with an `UnavailableError` when the client is closed. Must not raise, and may
+                submit again.
             give_up_after: Seconds from now, for which an outage is waited out; None means the
                 client's `unavailable_after`. An error the server answers is handed over at once.
         """
-        self._check()
+        self._check_home()
         give_up_at = None if give_up_after is None else time.monotonic() + give_up_after
         self._add(item, self._size(item), done, give_up_at)
 

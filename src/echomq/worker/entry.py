@@ -56,6 +56,9 @@ async def run_worker(
         HealthPortError: `health_port` cannot be had.
         TypeError: An option is unknown, or the app has no task on a queue.
         ValueError: An option is out of range.
+        RuntimeError: The client is of another event loop, or was closed while the worker worked. Leave `async with app:`
+            only after this has returned: without a client no verdict is delivered, and the jobs come back when their
+            leases end.
 
     **Cancellation**: at any moment. The handlers are cancelled with reason `shutdown` and have ended when this returns;
     what they held is given back if the server can be reached within `cleanup` seconds.

@@ -191,5 +191,5 @@ class Intake:
             for calls in self._queues:
                 try:
                     await calls.wire.run(ring(calls.keys, Call(calls.wire.tag)), route="control")
-                except EchoMQError as error:
+                except (EchoMQError, RuntimeError) as error:  # RuntimeError: the client was closed before we were done
                     _log.debug("ring_failed", queue=calls.queue, error=str(error))
