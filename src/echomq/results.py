@@ -20,13 +20,16 @@ import anyio.lowlevel
 import attrs
 
 from echomq.errors import (
+    DecodeError,
     EchoMQError,
     JobCancelledError,
     JobExpiredError,
     JobFailedError,
     ResultNotKeptError,
 )
+from echomq.protocol.failures import ErrorRecord
 from echomq.protocol.states import State
+from echomq.protocol.times import to_wait
 
 if TYPE_CHECKING:
     from echomq._channels import Bell
@@ -67,7 +70,7 @@ def read_outcome(id: str, job: JobInFull | None, read: Callable[[bytes], T]) -> 
         JobCancelledError: It was cancelled.
         JobExpiredError: It was too late.
         ResultNotKeptError: There is no row, or there will be none when the job has ended.
-        DecodeError: The result is not of the declared type, or the row is torn.
+        DecodeError: The result is not of the declared type, the codec failed, or the row is torn.
     """
     if job is None:
         raise ResultNotKeptError(id)
@@ -84,12 +87,23 @@ def read_outcome(id: str, job: JobInFull | None, read: Callable[[bytes], T]) -> 
         return None
     kind, reason = record.kind, record.reason
     if kind == "completed":
-        return Ended(read(record.result or b"null"))
+        return Ended(_decoded(id, read, record.result or b"null"))
     if kind == "cancelled":
         raise JobCancelledError(id, reason)
     if kind == "expired":
         raise JobExpiredError(id)
     raise JobFailedError(id, "Discard" if kind == "discarded" else kind, reason, "", record.attempts)
+
+
+def _decoded(id: str, read: Callable[[bytes], T], data: bytes) -> T:
+    """Decode a result. A codec of the user's may raise anything: here as on the worker, that is one error of one job."""
+    try:
+        return read(data)
+    except EchoMQError:
+        raise
+    except Exception as error:
+        record = ErrorRecord.from_exception(error)
+        raise DecodeError(f"the result of {id} cannot be decoded: {record.type}: {record.message}") from error
 
 
 @final
@@ -126,7 +140,8 @@ class JobHandle(Generic[R_co]):
             JobExpiredError: It was not taken in time.
             ResultNotKeptError: It keeps no result (no `result_ttl`), or its row is gone. Raised at once.
             TimeoutError: It has not ended in time. It may still; ask again.
-            DecodeError: The result is not of the declared type.
+            DecodeError: The result is not of the declared type, or the codec failed.
+            TypeError, ValueError: The timeout is no number of seconds.
             UnavailableError: The server could not be reached for the client's `unavailable_after`.
 
         Cancellation: a checkpoint. Cancelling ends the waiting and not the job.
@@ -134,7 +149,8 @@ class JobHandle(Generic[R_co]):
         """
         if timeout is None:
             return await self._wait()
-        if timeout <= 0:
+        timeout = to_wait(timeout)
+        if not timeout:
             ended = self.outcome(await self._owner.job(self.id))
             if ended is not None:
                 return ended.value
@@ -210,6 +226,8 @@ class Results(Generic[T]):
 
         Cancellation: a checkpoint; loses nothing.
         """
+        if self._open:
+            next(iter(self._open.values()))[0]._owner.wire.check()  # noqa: SLF001 - same module
         await anyio.lowlevel.checkpoint()
         while not self._found:
             if not self._open:
@@ -229,12 +247,12 @@ class Results(Generic[T]):
             with anyio.move_on_after(self._look_at_all - now):
                 await self._event.wait()
             return
-        failures: list[EchoMQError] = []
+        failures: list[Exception] = []
 
         async def read(channel: str) -> None:
             try:
                 await self._read(channel)
-            except EchoMQError as error:
+            except Exception as error:  # noqa: BLE001 - raised below, and not in a group
                 failures.append(error)
 
         async with anyio.create_task_group() as tasks:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from echomq._bulk import not_sent
+from echomq._bulk import broken_by, by_queue, content_of, not_sent, take_portion
 from echomq.client import server_url
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import QueueKeys, check_prefix
+from echomq.protocol.times import to_wait
 from echomq.sync.handles import JobHandle
 from echomq.sync.queue import Queue
 from echomq.sync.runner import Runner
@@ -51,7 +51,7 @@ class Client:
             codec: What decodes results without a declared type; None means JSON.
 
         Raises:
-            ValueError: No URL, not a URL, a bad prefix, or a client that decodes replies.
+            TypeError, ValueError: No URL, not a URL, a bad prefix or time, or a client that decodes replies.
         """
         self.prefix = check_prefix(prefix)
         """What its keys begin with."""
@@ -61,7 +61,7 @@ class Client:
         pool = url.connection_pool if isinstance(url, redis.Redis) else _pool(server_url(url))
         if pool.connection_kwargs.get("decode_responses"):
             raise ValueError("payloads are bytes: the redis client must not have decode_responses=True")
-        self._runner = Runner(pool, unavailable_after=unavailable_after)
+        self._runner = Runner(pool, unavailable_after=to_wait(unavailable_after, "unavailable_after"))
         self._queues: dict[str, Queue] = {}
 
     def __enter__(self) -> Self:
@@ -98,19 +98,24 @@ class Client:
     def enqueue_many(
         self, calls: Iterable[JobCall[T]], *, progress: Callable[[int], None] | None = None
     ) -> list[JobHandle[T] | EchoMQError]:
-        """Enqueue any number of calls, up to 256 of one queue in a row a call. See `echomq.Client.enqueue_many`."""
+        """Enqueue any number of calls, up to 256 of one queue a call of the server. See `echomq.Client.enqueue_many`."""
         answers: list[Any] = []
+        source = iter(calls)
         broken: UnavailableError | None = None
-        for name, some in groupby(calls, key=lambda call: call.queue):
-            if broken is not None:
-                answers.extend(not_sent(broken) for _ in some)
-                continue
-            queue, before = self.queue(name), len(answers)
-            jobs = ((c.task, c.payload, c.options, c.read) for c in some)
-            told = None if progress is None else _from(before, progress)
-            answers += queue.send_many(jobs, told)
-            if answers and isinstance(answers[-1], UnavailableError):
-                broken = answers[-1]
+        while portion := list(take_portion(source)):
+            start = len(answers)
+            answers += [None] * len(portion)
+            answered = start
+            for name, ats in by_queue(portion).items():
+                if broken is None:
+                    told = None if progress is None else _from(answered, progress)
+                    sent = self.queue(name).send_many((content_of(portion[at]) for at in ats), told)
+                    broken = broken_by(sent)
+                else:
+                    sent = [not_sent(broken) for _ in ats]
+                for at, answer in zip(ats, sent, strict=True):
+                    answers[start + at] = answer
+                answered += len(ats)
         return answers
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 import attrs
 import redis
 
+from echomq.protocol.times import to_wait
 from echomq.results import REREAD_AFTER, Ended, read_outcome
 from echomq.sync.runner import BROKEN, mapped, reply_text
 
@@ -45,11 +46,13 @@ class JobHandle(Generic[R_co]):
             timeout: Seconds to wait at most; 0 only looks; None means for as long as it takes.
 
         Raises:
-            EchoMQError, TimeoutError: As `echomq.JobHandle.result`.
+            EchoMQError, TimeoutError, TypeError, ValueError: As `echomq.JobHandle.result`.
 
         Delivery: a message that is lost costs up to 5 s.
         """
-        if timeout is not None and timeout <= 0:
+        if timeout is not None:
+            timeout = to_wait(timeout)
+        if timeout == 0:
             ended = self._look()
             if ended is None:
                 raise self._late(timeout)

@@ -123,7 +123,6 @@ class Runner:
             tries.sent = before
             action = rule_for(text).action
             if action is Action.RELOAD and tries.loads < _MAX_LOADS:
-                tries.loads += 1
                 self._load(transition.script, tries)
                 continue
             problem = error_for(text, queue=transition.keys.queue, call=transition.verb)
@@ -139,12 +138,16 @@ class Runner:
         try:
             self._exchange(pack(("SCRIPT", "LOAD", script.source)), tries)
         except (redis.RedisError, OSError) as error:
+            tries.sent = sent  # loading is not the call
             text = reply_text(error)
-            if text is not None and rule_for(text).action is Action.RAISE:
+            if text is None:
+                tries.pause(error)  # a lost connection says nothing about the script
+                return
+            if rule_for(text).action is Action.RAISE:
                 raise error_for(text, call="SCRIPT LOAD") from error
             # Else the call meets the same trouble, or NOSCRIPT again.
-        finally:
-            tries.sent = sent
+        tries.sent = sent
+        tries.loads += 1
 
     def _exchange(self, data: bytes, tries: _Tries) -> Any:
         connection = self.pool.get_connection()

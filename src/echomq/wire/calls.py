@@ -33,7 +33,10 @@ from echomq.wire.slots import Slot
 class WireCall:
     """What every call has; the subclasses say what is sent and who waits."""
 
-    __slots__ = ("gone", "line", "loads", "ran_perhaps", "size")
+    __slots__ = ("gone", "line", "loads", "not_loaded", "ran_perhaps", "size")
+
+    not_loaded: MakeError
+    """Why its script could not be loaded; set only then."""
 
     label: str = "a command"
     """The verb or command, for messages."""
@@ -288,13 +291,13 @@ def may_repeat(transition: Transition[Any]) -> bool:
 def pack(args: tuple[Any, ...]) -> bytes:
     """Write a command in the server's protocol.
 
-    Raises:
-        TypeError: An argument is neither bytes, str, int nor float.
-    """
     The packer takes exact types only, and an int of more than 4,300 digits crashes the process. A look at each argument
     would cost more than the packing, so that no such value comes here is the duty of whoever makes a transition (see
     `transitions.base`).
 
+    Raises:
+        TypeError: An argument is neither bytes, str, int nor float.
+    """
     packed: bytes = hiredis.pack_command(args)
     return packed
 

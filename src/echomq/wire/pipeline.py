@@ -87,14 +87,15 @@ def next_reply(parser: hiredis.Reader) -> tuple[bool, Any]:
 class Load(WireCall):
     """SCRIPT LOAD, sent in front of the call that was answered NOSCRIPT."""
 
-    __slots__ = ("_pipeline", "_source")
+    __slots__ = ("_call", "_pipeline", "_source")
 
     label = "SCRIPT LOAD"
 
-    def __init__(self, pipeline: Pipeline, script: Script) -> None:
+    def __init__(self, pipeline: Pipeline, script: Script, call: WireCall) -> None:
         super().__init__()
         self._pipeline = pipeline
         self._source = script
+        self._call = call
 
     def encode(self) -> bytes | None:
         """Pack the script."""
@@ -102,11 +103,12 @@ class Load(WireCall):
 
     def answered(self, reply: Any) -> None:
         """Note that the script is there."""
-        self._pipeline.loaded(self._source, None)
+        self._pipeline.loaded(self._source)
 
     def failed(self, make: MakeError) -> None:
-        """Keep the error for the calls behind this one."""
-        self._pipeline.loaded(self._source, make)
+        """Keep the error for the call behind this one, which is answered NOSCRIPT once more."""
+        self._call.not_loaded = make
+        self._pipeline.loaded(self._source)
 
 
 @final
@@ -120,7 +122,6 @@ class Pipeline:
         "_loading",
         "_outbox",
         "_parser",
-        "_refused_loads",
         "_unanswered",
         "closed",
         "received",
@@ -138,7 +139,6 @@ class Pipeline:
         self._parser = new_parser()
         self._unanswered = 0
         self._loading: set[str] = set()
-        self._refused_loads: dict[str, MakeError] = {}
         self.sources: list[Sweepable] = []
         """What else holds callers that wait for this connection."""
         self.closed: MakeError | None = None
@@ -271,14 +271,14 @@ class Pipeline:
         if script is None:
             self._fail(call, text)
             return
-        refused = self._refused_loads.pop(script.sha, None)
+        refused = getattr(call, "not_loaded", None)
         call.loads += 1
         if refused is not None or call.loads > _MAX_LOADS:
             call.failed(refused) if refused is not None else self._fail(call, text)
             return
         if script.sha not in self._loading:
             self._loading.add(script.sha)
-            self._put_again(Load(self, script))
+            self._put_again(Load(self, script, call))
         self._put_again(call)
         self._driver.wake()
 
@@ -286,11 +286,9 @@ class Pipeline:
         call.line = self._again
         self._again.append(call)
 
-    def loaded(self, script: Script, refused: MakeError | None) -> None:
-        """Note the outcome of a SCRIPT LOAD."""
+    def loaded(self, script: Script) -> None:
+        """Note the end of a SCRIPT LOAD."""
         self._loading.discard(script.sha)
-        if refused is not None:
-            self._refused_loads[script.sha] = refused
 
     # --- when the server is away ------------------------------------------------------------
 
@@ -311,9 +309,10 @@ class Pipeline:
         flight, self._flight = self._flight, deque()
         self._unanswered = 0
         self._loading.clear()
-        self._refused_loads.clear()
         first: list[WireCall] = []
         for call in flight:
+            if isinstance(call, Load):
+                continue  # no verdict on the call behind it, which asks the next connection again
             if not call.wanted:
                 call.dropped()
             elif call.lost():
@@ -326,6 +325,9 @@ class Pipeline:
         self._again = Line([*first, *waiting])
         for call in self._again:
             call.line = self._again
+            call.loads = 0  # it counts what one server forgets, and not what was lost on the way to it
+            if hasattr(call, "not_loaded"):
+                del call.not_loaded
 
     def sweep(self, now: float, patience: float, reason: str) -> None:
         """Give up what has waited too long (see `WireCall.sweep`)."""
