@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
@@ -11,6 +12,7 @@ from echomq.errors import (
     JobNotFoundError,
     JobStateError,
     LeaseLostError,
+    PermissionDeniedError,
     ProtocolMismatchError,
     QueueFullError,
     ServerError,
@@ -62,8 +64,8 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether the verb did, or had done, what was asked: the code is not a refusal's."""
-        return not self.code.startswith("EMQ")
+        """Whether the verb did, or had done, what was asked: the code is not a refusal's, nor an error of the server's."""
+        return not self.code.startswith(_REFUSED)
 
     @classmethod
     def parse(cls, text: bytes | str) -> Verdict:
@@ -101,6 +103,10 @@ class Verdict:
                 return QueueFullError(queue, self.detail)
             case "EMQVERSION":
                 return ProtocolMismatchError(queue, self.detail, PROTOCOL)
+        denied = missing_right(f"{self.code} {self.detail}")
+        if denied is not None:
+            of = ", ".join([f"queue {queue!r}"] * bool(queue) + [id] * bool(id))
+            return PermissionDeniedError("NOPERM", f"{denied} ({of})" if of else denied)
         return ServerError(self.code, self.detail)  # EMQTORN, or a refusal of a newer minor version
 
 
@@ -114,6 +120,7 @@ def raise_for(verdict: Verdict, *, id: str = "", token: int = 0, queue: str = ""
         InvalidJobError: EMQKIND.
         QueueFullError: EMQFULL.
         ProtocolMismatchError: EMQVERSION.
+        PermissionDeniedError: The server's ACL refused a command in the middle of the item.
         ServerError: EMQTORN, or a refusal that this version does not know.
     """
     error = verdict.error(id=id, token=token, queue=queue, expected=expected)
@@ -121,6 +128,21 @@ def raise_for(verdict: Verdict, *, id: str = "", token: int = 0, queue: str = ""
         raise error
 
 
+def missing_right(text: str) -> str | None:
+    """Answer what an ACL refused within a script, in the server's words; None when the text tells of something else.
+
+    A script's own error reply and an item's verdict both tell it, each behind words of its own, and in front of where in
+    the script it was.
+    """
+    found = _DENIED.search(text)
+    if found is None:
+        return None
+    return _PLACE.sub("", text[found.start() :].removeprefix("NOPERM ")).strip()
+
+
+_REFUSED: Final = ("EMQ", "NOPERM", "ERR")
+_DENIED: Final = re.compile(r"\bNOPERM\b|\bACL failure in script\b")
+_PLACE: Final = re.compile(r" script: (?:\w+, )?on @user_script.*$", re.DOTALL)
 _COMMON: Final[dict[bytes | str, Verdict]] = {
     form: Verdict(word) for word in (OK, ADMITTED, COLLISION, ASKED, ENDED) for form in (word, word.encode())
 }

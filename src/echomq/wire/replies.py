@@ -25,7 +25,7 @@ from echomq.errors import (
     ServerError,
     TooManyClientsError,
 )
-from echomq.protocol.refusals import Verdict
+from echomq.protocol.refusals import Verdict, missing_right
 
 
 @final
@@ -93,11 +93,10 @@ def rule_for(text: str) -> Rule:
     rule = TABLE.get(code)
     if rule is not None:
         return rule
-    if code == "ERR":
-        if "max number of clients" in text:
-            return _TOO_MANY
-        if "ACL failure in script" in text:  # what a script may not touch is told under ERR
-            return _SCRIPT_NOPERM
+    if code == "ERR" and "max number of clients" in text:
+        return _TOO_MANY
+    if missing_right(text) is not None:  # what a script may not do is told under ERR, or a word of the script's
+        return _SCRIPT_NOPERM
     return _OTHER
 
 
@@ -120,8 +119,9 @@ def error_for(text: str, *, queue: str = "", call: str = "") -> EchoMQError:
         if refusal is not None:
             return refusal
     rule = rule_for(text)
-    if rule is _SCRIPT_NOPERM:
-        code = rule.code
+    denied = missing_right(text) if rule.error is PermissionDeniedError else None
+    if denied is not None:
+        code, rest = "NOPERM", denied
     if call and call not in rest:
         # The server names a command that is denied, but no key: the queue does.
         of_queue = f", queue {queue!r}" if queue and rule.error is PermissionDeniedError else ""
