@@ -21,7 +21,7 @@ class CuttingProxy:
         self.cuts = 0
         self.requests: list[bytes] = []
         """What held the marker, as it was sent."""
-        self.before_cut: Callable[[], None] = lambda: None
+        self.before_cut: Callable[[], object] = lambda: None
         """Called after the server has run a call, before its connection is cut."""
 
     def __enter__(self) -> Self:

@@ -226,3 +226,18 @@ async def test_acl_worker_goes_without_what_it_can_spare(place: Place, right: st
         assert warned == {}
     else:
         assert right in warned[warning]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("right", ["hset", "zadd", "lpush", "time"])
+async def test_acl_right_that_is_missing_inside_a_script_is_named(place: Place, right: str) -> None:
+    """Whether the whole call is refused or the item in its middle, for one job, for many, and for each of their callers."""
+    place.users(client=[*RIGHTS["client"], f"-{right}"])
+    async with echomq.open_client(place.url("client")) as client:
+        queue = client.queue("files")
+        with pytest.raises(echomq.PermissionDeniedError, match=f"'{right}'"):
+            await queue.enqueue(b"")
+        for answer in await queue.enqueue_many([b"", b""]):
+            assert isinstance(answer, echomq.PermissionDeniedError)
+            assert f"'{right}'" in str(answer)
+            assert "files" in str(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ import redis
 from echomq import (
     App,
     Client,
+    DecodeError,
     JobCancelledError,
     JobFailedError,
     JobHandle,
@@ -20,9 +22,11 @@ from echomq import (
     ResultNotKeptError,
     State,
     open_client,
+    sync,
 )
 from echomq.conformance.proxy import FaultProxy
 from echomq.embedded import open_server
+from echomq.protocol.codec import JsonCodec
 from echomq.protocol.ids import mint
 from tests.integration.working import complete, end, fail, until
 
@@ -218,6 +222,123 @@ async def test_result_of_a_task_has_its_declared_type(app: App, queue_name: str)
         await complete(app.client, app.queue(queue_name), sizes.dump_result({"a": (1, 2)}))
         assert await handle.result(timeout=5) == {"a": (1, 2)}
         assert await app.handle(handle.id, queue_name).result(timeout=5) == {"a": [1, 2]}
+
+
+class Broken:
+    """A codec of a user's that cannot read a 2."""
+
+    def encode(self, value: Any) -> bytes:
+        """Write as JSON."""
+        return JsonCodec().encode(value)
+
+    def decode(self, data: bytes, type: Any = None) -> Any:
+        """Read, or fail as users' code does."""
+        if data == b"2":
+            raise KeyError("of the user's")
+        return JsonCodec().decode(data)
+
+
+async def test_result_that_a_codec_cannot_read_is_one_jobs_error(
+    client: Client, queue: Queue, sync_client: sync.Client, server_url: str
+) -> None:
+    """Whatever the codec raises: an iterator over results goes on, and whoever waits hears the same."""
+    async with open_client(server_url, codec=Broken()) as mine:
+        here = mine.queue(queue.name)
+        handles = [await here.enqueue(b"", result_ttl=60) for _ in range(4)]
+        for n in range(4):
+            await complete(client, queue, b"%d" % n)
+        with anyio.fail_after(4):
+            found = {handle.id: value async for handle, value in mine.results(handles)}
+        assert [found[handles[n].id] for n in (0, 1, 3)] == [0, 1, 3]
+        error = found[handles[2].id]
+        assert isinstance(error, DecodeError)
+        assert f'{handles[2].id} cannot be decoded: KeyError: "of the user\'s"' in str(error)
+        assert isinstance(error.__cause__, KeyError)
+        for timeout in (None, 0, 1):
+            with pytest.raises(DecodeError, match="KeyError"):
+                await handles[2].result(timeout)
+    with sync.Client(server_url, codec=Broken()) as blocking, pytest.raises(DecodeError, match="KeyError"):
+        blocking.handle(handles[2].id, queue.name).result(timeout=0)
+
+
+async def test_results_of_a_closed_client_say_so(server_url: str, queue_name: str) -> None:
+    """One clear error, and not in a group."""
+    async with open_client(server_url) as mine:
+        results = mine.results([await mine.queue(queue_name).enqueue(b"", result_ttl=60)])
+        errors: list[Exception] = []
+
+        async def wait() -> None:
+            try:
+                await anext(results)
+            except Exception as error:
+                errors.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.sleep(0.1)
+            mine.wire.close()
+            for bell in list(results._bells.values()):
+                bell.ring()
+    with pytest.raises(RuntimeError, match="closed"):
+        await anext(results)
+    assert [type(error) for error in errors] == [RuntimeError]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"), [("1", TypeError), (True, TypeError), (b"", TypeError), (math.nan, ValueError)]
+)
+async def test_result_refuses_a_timeout_that_is_none(
+    queue: Queue, sync_client: sync.Client, timeout: Any, error: type[Exception]
+) -> None:
+    """Before anything is sent, and in the same words with and without an event loop."""
+    handle = await queue.enqueue(b"", result_ttl=60)
+    for call in (lambda: handle.result(timeout), lambda: handle.result(timeout=timeout)):
+        with pytest.raises(error, match="a timeout is a number of seconds"):
+            await call()
+    with pytest.raises(error, match="a timeout is a number of seconds"):
+        sync_client.handle(handle.id, queue.name).result(timeout)
+
+
+@pytest.mark.parametrize("timeout", [10**400, math.inf, 1e300, 60])
+async def test_result_takes_any_number_of_seconds(
+    client: Client, queue: Queue, sync_client: sync.Client, timeout: float
+) -> None:
+    """However large; and less than nothing only looks."""
+    handle = await queue.enqueue(b"", result_ttl=60)
+    blocking = sync_client.handle(handle.id, queue.name)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(handle.result, timeout)
+            await anyio.sleep(0.05)
+            for least in (-timeout, 0):
+                with pytest.raises(TimeoutError):
+                    await handle.result(least)
+                with pytest.raises(TimeoutError):
+                    blocking.result(least)
+            await complete(client, queue, b"7")
+        assert await handle.result(timeout) == blocking.result(timeout) == 7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "error"),
+    [("1", TypeError), (None, TypeError), (math.nan, ValueError), (0, ValueError), (-1, ValueError)],
+)
+async def test_client_refuses_a_patience_that_is_none(server_url: str, seconds: Any, error: type[Exception]) -> None:
+    """When it is made, and with the argument's name."""
+    with pytest.raises(error, match="unavailable_after is a number of seconds"):
+        open_client(server_url, unavailable_after=seconds)
+    if error is TypeError or seconds != seconds:  # noqa: PLR0124 - NaN
+        with pytest.raises(error, match="unavailable_after is a number of seconds"):
+            sync.Client(server_url, unavailable_after=seconds)
+
+
+async def test_client_takes_any_patience(server_url: str, queue_name: str) -> None:
+    """However large."""
+    for seconds in (10**400, math.inf):
+        async with open_client(server_url, unavailable_after=seconds) as client:
+            assert (await client.queue(queue_name).counts()).pending == 0
+        with sync.Client(server_url, unavailable_after=seconds) as blocking:
+            assert blocking.queue(queue_name).counts().pending == 0
 
 
 async def test_result_goes_on_when_channels_are_forbidden_and_allowed_again(

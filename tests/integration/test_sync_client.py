@@ -265,3 +265,75 @@ def test_sync_client_takes_a_redis_client_that_answers_bytes(server_url: str, qu
         sync.Client(plain)
     with pytest.raises(ValueError, match="not a server's URL"):
         sync.Client("http://localhost")
+
+
+def test_sync_call_outlives_connections_lost_while_its_script_is_loaded(own_server: Server) -> None:
+    """A lost load is no load that the server forgot: more of them than a call may have loads are only waited out."""
+    with (
+        redis.Redis.from_url(own_server.url) as plain,
+        CuttingProxy("127.0.0.1", own_server.port) as proxy,
+        sync.Client(proxy.url) as client,
+    ):
+        proxy.marker, proxy.cuts = b"SCRIPT", 5
+        proxy.before_cut = plain.script_flush
+        assert client.queue("q").enqueue(b"").admitted
+        assert proxy.cuts == 0
+
+
+def test_sync_load_that_is_never_answered_says_that_nothing_ran(own_server: Server) -> None:
+    """The call was refused each time, so it has not run."""
+    with (
+        redis.Redis.from_url(own_server.url) as plain,
+        CuttingProxy("127.0.0.1", own_server.port) as proxy,
+        sync.Client(proxy.url, unavailable_after=0.3) as client,
+    ):
+        proxy.marker, proxy.cuts = b"SCRIPT", 1000
+        proxy.before_cut = plain.script_flush
+        with pytest.raises(UnavailableError) as caught:
+            client.queue("q").enqueue(b"")
+        assert not caught.value.sent
+
+
+def test_sync_enqueue_many_groups_by_queue(sync_client: sync.Client, cutting: CuttingProxy, queue_name: str) -> None:
+    """Calls of several queues in any order take a few round trips, and answers come in the calls' order."""
+    app = App("valkey://nowhere.invalid")
+    names = [f"{queue_name}-{n}" for n in range(3)]
+    stubs = [app.task_stub("task", queue=name) for name in names]
+    told: list[int] = []
+    with sync.Client(cutting.url) as client:
+        client.queue(names[0]).enqueue(b"")  # the script is there
+        cutting.requests.clear()
+        answers = client.enqueue_many((stubs[n % 3].call(n) for n in range(300)), progress=told.append)
+        assert len(cutting.requests) == 3
+    handles = [answer for answer in answers if isinstance(answer, sync.JobHandle)]
+    assert [handle.queue for handle in handles] == [names[n % 3] for n in range(300)]
+    infos = [handle.info() for handle in handles[:6]]
+    assert [info is not None and info.record.payload for info in infos] == [b'{"args":[%d]}' % n for n in range(6)]
+    assert told == sorted(told)
+    assert told[-1] == 300
+    assert sync_client.enqueue_many(iter(())) == []
+
+
+def test_sync_enqueue_many_of_several_queues_tries_an_absent_server_once() -> None:
+    """After the first queue's failure the others are not tried, and every call has its answer."""
+    stubs = [App("valkey://nowhere.invalid").task_stub("task", queue=f"q{n}") for n in range(4)]
+    with sync.Client("valkey://127.0.0.1:1", unavailable_after=0.2) as client:
+        started = time.monotonic()
+        answers = client.enqueue_many(stubs[n % 4].call(n) for n in range(20_000))
+        assert time.monotonic() - started < 10
+    assert len(answers) == 20_000
+    assert all(isinstance(answer, UnavailableError) and not answer.sent for answer in answers)
+
+
+@pytest.mark.parametrize("right", ["hset", "zadd", "lpush", "time"])
+def test_sync_right_that_is_missing_in_a_script_is_named(own_server: Server, right: str) -> None:
+    """Of one job and of many; a whole call that is refused and an item that is."""
+    with redis.Redis.from_url(own_server.url) as plain:
+        plain.execute_command("ACL", "SETUSER", "half", "on", ">secret", "+@all", "~*", "&*", f"-{right}")
+    address = own_server.url.partition("://")[2].rpartition("@")[2]
+    with sync.Client(f"valkey://half:secret@{address}") as client:
+        with pytest.raises(PermissionDeniedError, match=right):
+            client.queue("q").enqueue(b"")
+        (answer,) = client.queue("q").enqueue_many([b""])
+        assert isinstance(answer, PermissionDeniedError)
+        assert f"'{right}'" in str(answer)

@@ -7,6 +7,8 @@ from typing import Any
 import hiredis
 import pytest
 
+from echomq.errors import PermissionDeniedError
+from echomq.transitions import load
 from echomq.wire.calls import Ignored, WireCall
 from echomq.wire.line import Line
 from echomq.wire.pipeline import ROOM, Pipeline, new_parser
@@ -141,6 +143,69 @@ def test_pipeline_sends_refused_calls_again_unless_unwanted(
     assert pipeline.gather() == b"w"
     assert wanted.fate == []
     assert unwanted.fate == ["dropped"]
+
+
+def scripted(data: bytes, *, wanted: bool = True) -> Probe:
+    """Make a call of a script, which the server may not know."""
+    call = Probe(data, repeat=True, wanted=wanted)
+    call.script = load("counts")
+    return call
+
+
+def test_pipeline_asks_again_when_a_connection_breaks_under_a_script_load(pipeline: Pipeline) -> None:
+    """A load that is lost says nothing: neither to the call behind it, nor to a later one, however often it happens."""
+    call = scripted(b"call")
+    pipeline.submit(call)
+    for _ in range(5):
+        assert pipeline.gather() == b"call"
+        pipeline.feed(b"-NOSCRIPT x\r\n")
+        sent = pipeline.gather()
+        assert b"LOAD" in sent
+        assert sent.endswith(b"call")
+        pipeline.disconnected("cut")
+        pipeline.connected(new_parser())
+        assert call.fate == []
+    pipeline.gather()
+    pipeline.feed(b"-NOSCRIPT x\r\n")
+    pipeline.gather()
+    pipeline.feed(b"+sha\r\n+done\r\n")
+    assert call.fate == [b"done"]
+
+
+def test_pipeline_tells_a_refused_load_to_its_call_only(pipeline: Pipeline) -> None:
+    """The call that it was for hears of it; one that comes later has a load of its own, which may be allowed by then."""
+    unwanted, told, later = scripted(b"u"), scripted(b"t"), scripted(b"l")
+    for first in (unwanted, told):
+        pipeline.submit(first)
+        pipeline.gather()
+        pipeline.feed(b"-NOSCRIPT x\r\n")
+        pipeline.gather()
+        first.is_wanted = first is told
+        pipeline.feed(b"-NOPERM script|load\r\n-NOSCRIPT x\r\n")
+    assert unwanted.fate == ["dropped"]
+    assert type(told.fate[0]) is PermissionDeniedError
+    pipeline.submit(later)
+    pipeline.gather()
+    pipeline.feed(b"-NOSCRIPT x\r\n")
+    assert b"LOAD" in pipeline.gather()
+    pipeline.feed(b"+sha\r\n+done\r\n")
+    assert later.fate == [b"done"]
+
+
+def test_pipeline_forgets_a_refused_load_with_its_connection(pipeline: Pipeline) -> None:
+    """The next server may allow what the last one refused."""
+    call = scripted(b"c")
+    pipeline.submit(call)
+    pipeline.gather()
+    pipeline.feed(b"-NOSCRIPT x\r\n")
+    pipeline.gather()
+    pipeline.feed(b"-NOPERM script|load\r\n")
+    pipeline.disconnected("cut")
+    pipeline.connected(new_parser())
+    assert pipeline.gather() == b"c"
+    pipeline.feed(b"-NOSCRIPT x\r\n")
+    assert b"LOAD" in pipeline.gather()
+    assert call.fate == []
 
 
 def test_pipeline_refuses_an_answer_to_nothing(pipeline: Pipeline) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from echomq import errors
+from echomq.protocol.refusals import Verdict
 from echomq.wire.replies import Action, error_for, rule_for
 
 
@@ -27,6 +28,7 @@ from echomq.wire.replies import Action, error_for, rule_for
         ("NOREPLICAS Not enough", errors.NoReplicasError, Action.RAISE),
         ("NOPERM no permissions", errors.PermissionDeniedError, Action.RAISE),
         ("ERR ACL failure in script: x", errors.PermissionDeniedError, Action.RAISE),
+        ("ACL failure in script: x", errors.PermissionDeniedError, Action.RAISE),
         ("NOAUTH Authentication required.", errors.AuthenticationError, Action.RAISE),
         ("WRONGPASS invalid", errors.AuthenticationError, Action.RAISE),
         ("ERR unknown", errors.ServerError, Action.RAISE),
@@ -50,3 +52,33 @@ def test_error_names_the_call_once() -> None:
     """The verb is added where the server does not name it, and only there."""
     assert str(error_for("OOM full", call="enqueue")) == "OOM full (enqueue)"
     assert str(error_for("NOPERM the 'get' command", call="get")) == "NOPERM the 'get' command"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ERR ACL failure in script: User x has no permissions to run the 'hset' command",
+        "ERR ACL failure in script: User x has no permissions to run the 'hset' command script: 9f0c, on @user_script:1.",
+        "ACL failure in script: User x has no permissions to run the 'hset' command script: on @user_script:1.",
+        "NOPERM ACL failure in script: User x has no permissions to run the 'hset' command script: on @user_script:1.",
+        "EMQTORN ERR ACL failure in script: User x has no permissions to run the 'hset' command",
+        "EMQTORN NOPERM ACL failure in script: User x has no permissions to run the 'hset' command",
+    ],
+)
+def test_right_that_is_missing_in_a_script_is_named(text: str) -> None:
+    """As a call's error and as an item's verdict it is the same error, without where in the script it was."""
+    of_call, of_item = error_for(text, queue="q", call="enqueue"), Verdict.parse(text).error(queue="q")
+    for error in (of_call, of_item):
+        assert isinstance(error, errors.PermissionDeniedError)
+        assert error.code == "NOPERM"
+        assert "ACL failure in script: User x has no permissions to run the 'hset' command (" in str(error)
+        assert "queue 'q'" in str(error)
+    assert not Verdict.parse(text).ok
+
+
+@pytest.mark.parametrize("text", ["NOPERM x", "ERR x", "EMQTORN x", "EMQNEW x"])
+def test_error_of_the_server_is_no_verdict_that_is_fine(text: str) -> None:
+    """Whatever a script lets through as an item's verdict, nobody takes it for done."""
+    verdict = Verdict.parse(text)
+    assert not verdict.ok
+    assert verdict.error() is not None

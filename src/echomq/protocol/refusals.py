@@ -140,7 +140,7 @@ def missing_right(text: str) -> str | None:
     return _PLACE.sub("", text[found.start() :].removeprefix("NOPERM ")).strip()
 
 
-_REFUSED: Final = ("EMQ", "NOPERM", "ERR")
+_REFUSED: Final = ("EMQ", "NOPERM", "ACL", "ERR")
 _DENIED: Final = re.compile(r"\bNOPERM\b|\bACL failure in script\b")
 _PLACE: Final = re.compile(r" script: (?:\w+, )?on @user_script.*$", re.DOTALL)
 _COMMON: Final[dict[bytes | str, Verdict]] = {
