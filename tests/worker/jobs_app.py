@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 
 import anyio
@@ -95,3 +96,10 @@ async def interrupted(job: Job) -> None:
     """Raise what Ctrl-C raises."""
     tell(f"began {job.id} {job.attempt}")
     raise KeyboardInterrupt
+
+
+@app.task(queue=QUEUE)
+async def leaver(job: Job, seconds: float) -> None:
+    """Leave a thread behind that the interpreter waits for."""
+    threading.Thread(target=time.sleep, args=(seconds,)).start()
+    tell(f"left {job.id}")

@@ -7,15 +7,14 @@ jobs run again elsewhere.
 
 from __future__ import annotations
 
-import contextvars
 import importlib
 import os
 import signal
 import sys
-import threading
-from contextlib import ExitStack
+import traceback
+from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
@@ -28,8 +27,9 @@ from echomq.client import server_url
 from echomq.errors import EchoMQError
 from echomq.protocol.keys import check_queue_name
 from echomq.wire.urls import parse
+from echomq.worker.deadline import Deadline
 from echomq.worker.entry import check_served, run_worker
-from echomq.worker.logs import configure_logs
+from echomq.worker.logs import configure_logs, open_missing_streams
 from echomq.worker.options import WorkerOptions
 
 if TYPE_CHECKING:
@@ -38,12 +38,31 @@ if TYPE_CHECKING:
     from echomq.worker.run import Worker
 
 EXIT_FAILED = 1
-EXIT_HARD = 70
-"""EX_SOFTWARE: what runs past its deadline is a fault of the handlers."""
 SLACK = 1.0
 """Seconds beyond grace and cleanup before the process stops hard."""
+LINGER = 5.0
+"""Seconds that threads which handlers have left may keep a process that was not told to stop: with `--burst`, say."""
+SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
+DEADLINE = Deadline()
+"""The process has one end."""
 
 _log = get_logger("echomq.worker")
+
+
+class NotImportableError(click.ClickException):
+    """A module that fails when it is imported: said by its own frames, without those of the import and of ours."""
+
+    exit_code = EXIT_FAILED
+
+    def __init__(self, module: str, error: BaseException) -> None:
+        while error.__traceback__ is not None and _is_machinery(error.__traceback__.tb_frame.f_code.co_filename):
+            error.__traceback__ = error.__traceback__.tb_next
+        text = "".join(traceback.format_exception(error)).rstrip()
+        super().__init__(f"{module!r} cannot be imported\n{text}")
+
+
+def _is_machinery(file: str) -> bool:
+    return file in {__file__, importlib.__file__} or file.startswith("<frozen importlib")
 
 
 def find_app(path: str) -> App:
@@ -51,19 +70,25 @@ def find_app(path: str) -> App:
 
     Raises:
         click.UsageError: There is no such module, attribute, or it is no app.
+        NotImportableError: The module is there, and fails.
     """
     module_name, _, attribute = path.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")):
         msg = f"{module_name!r} is no module: name your app as module:attribute"
         raise click.UsageError(msg)
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does for scripts
+    with suppress(FileNotFoundError):  # the directory was deleted: what is installed can be found all the same
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does for scripts
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise  # the module is there, and what it imports is not: its own traceback says more
+            raise NotImportableError(module_name, error) from None  # what it imports is missing
         msg = f"there is no module {module_name!r} here or on the path: name your app as module:attribute"
         raise click.UsageError(msg) from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - what the module's own lines raise
+        raise NotImportableError(module_name, error) from None
     app = getattr(module, attribute or "app", None)
     if not isinstance(app, App):
         msg = f"{module_name!r} has no echomq App named {attribute or 'app'!r} ({'it is ' + repr(app) if app is not None else 'there is no such name'})"
@@ -88,59 +113,31 @@ def check_app(app: App, queues: tuple[str, ...]) -> None:
     parse(server_url(app.url))
 
 
-def _die() -> NoReturn:
-    _log.error("hard_exit", code=EXIT_HARD, hint="handlers did not end in time; their leases will expire")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(EXIT_HARD)
-
-
-class _Deadline:
-    """Stops the process hard, from a thread, whatever blocks the event loop."""
-
-    def __init__(self) -> None:
-        self._timer: threading.Timer | None = None
-
-    def set(self, seconds: float) -> None:
-        self.clear()
-        # With our context: the log's last line names the worker too.
-        self._timer = threading.Timer(seconds, contextvars.copy_context().run, (_die,))
-        self._timer.daemon = True
-        self._timer.start()
-
-    def clear(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-
 async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any]) -> None:
-    deadline = _Deadline()
     grace, cleanup = options["grace"], options["cleanup"]
-    try:
-        async with anyio.create_task_group() as tasks:
-            worker: Worker | None = None
-            stopped = 0
 
-            async def on_signals() -> None:
-                nonlocal stopped
-                with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                    async for number in signals:
-                        stopped += 1
-                        _log.info(
-                            "signal", signal=signal.Signals(number).name, stopping="at once" if stopped > 1 else ""
-                        )
-                        deadline.set((grace if stopped == 1 else 0) + cleanup + SLACK)
-                        if worker is not None:
-                            worker.stop()
-                        else:
-                            running.cancel_scope.cancel()
+    def seconds(count: int) -> float:
+        return float((grace if count == 1 else 0) + cleanup + SLACK)
 
-            tasks.start_soon(on_signals)
-            async with anyio.create_task_group() as running:
-                worker = await running.start(partial(run_worker, app, queues=queues, **options))
-            tasks.cancel_scope.cancel()
-    finally:
-        deadline.clear()
+    async with anyio.create_task_group() as tasks:
+        worker: Worker | None = None
+        stopped = 0
+
+        async def on_signals() -> None:
+            nonlocal stopped
+            with anyio.open_signal_receiver(*SIGNALS) as signals, DEADLINE.set_by(SIGNALS, seconds):
+                async for number in signals:
+                    stopped += 1
+                    _log.info("signal", signal=signal.Signals(number).name, stopping="at once" if stopped > 1 else "")
+                    if worker is not None:
+                        worker.stop()
+                    else:
+                        running.cancel_scope.cancel()
+
+        tasks.start_soon(on_signals)
+        async with anyio.create_task_group() as running:
+            worker = await running.start(partial(run_worker, app, queues=queues, **options))
+        tasks.cancel_scope.cancel()
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -209,4 +206,9 @@ def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m echomq.worker")
+    open_missing_streams()
+    try:
+        main(prog_name="python -m echomq.worker")
+    finally:
+        if not DEADLINE.armed:
+            DEADLINE.set(LINGER)

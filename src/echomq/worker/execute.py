@@ -219,20 +219,53 @@ async def execute(
         args, kwargs = handler.inject(kind(lease.calls.queue, claimed.id, claimed.token, record, notes), args, kwargs)
     structlog.contextvars.bind_contextvars(queue=lease.calls.queue, job=claimed.id, task=name, attempt=claimed.token)
     lease.limit(timeout)
-    try:
-        with lease.scope:
-            if handler.is_async:
-                lease.coroutine = handler.function(*args, **kwargs)
-                return Returned(await lease.coroutine)
-
-            def in_thread() -> Any:
-                lease.thread = threading.get_ident()
-                return handler.function(*args, **kwargs)
-
-            return Returned(await anyio.to_thread.run_sync(in_thread, limiter=threads))
-    except BaseException as error:
-        if is_foreign(error):
-            raise
-        # What it raised while it was being stopped is noise of its cleanup; what was asked of it counts.
-        return Raised(error) if lease.reason is None and not lease.scope.cancel_called else Stopped(lease.why())
+    outcome: Returned | Raised | None = None
+    with lease.scope:
+        # What it raises is kept from the scope, which would look for cancellations in it, however deep it is.
+        outcome = await _call(lease, handler, args, kwargs, threads)
+        left = close_left_scopes(lease.scope)
+        if isinstance(outcome, Raised):
+            if is_foreign(outcome.error):
+                raise outcome.error
+        elif left:
+            outcome = Raised(RuntimeError("the handler has left a cancel scope or a task group open"))
+        else:
+            return outcome
+    # What it raised while it was being stopped is noise of its cleanup; what was asked of it counts.
+    if outcome is not None and lease.reason is None and not lease.scope.cancel_called:
+        return outcome
     return Stopped(lease.why())
+
+
+async def _call(
+    lease: Lease, handler: Handler, args: list[Any], kwargs: dict[str, Any], threads: anyio.CapacityLimiter
+) -> Returned | Raised:
+    """Call the handler; whatever it raises is answered, a cancellation too."""
+
+    def in_thread() -> Returned | Raised:
+        lease.thread = threading.get_ident()
+        try:
+            return Returned(handler.function(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - a future would choke on some: GeneratorExit, CancelledError
+            return Raised(error)
+
+    try:
+        if not handler.is_async:
+            return await anyio.to_thread.run_sync(in_thread, limiter=threads)
+        lease.coroutine = handler.function(*args, **kwargs)
+        return Returned(await lease.coroutine)
+    except BaseException as error:  # noqa: BLE001 - `execute` raises what is not the handler's
+        return Raised(error)
+
+
+def close_left_scopes(scope: Any) -> bool:
+    """Close the scopes that a handler has entered and not left; answer whether there were any.
+
+    On asyncio they would make every scope around them fail to close, up to the worker's own. Trio has no such attribute
+    and does this itself: the lease's scope raises, and the job has failed.
+    """
+    left = [each for each in getattr(scope, "_child_scopes", ()) if each._host_task is scope._host_task]  # noqa: SLF001
+    for each in left:
+        close_left_scopes(each)
+        each.__exit__(None, None, None)
+    return bool(left)
