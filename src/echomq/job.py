@@ -133,9 +133,12 @@ class Job(_Facts):
 
         Args:
             state: Anything JSON can hold.
-            step: Counts up, from 0; an equal step replaces, a lower one is refused. None: the same step again.
+            step: Counts up, an int of 0 to 99,999,999,999,999; an equal step replaces, a lower one is refused. None: the
+                same step again.
 
         Raises:
+            TypeError: The step is not an int itself, but a bool or a number of another class; nothing was sent.
+            ValueError: The step is out of range; nothing was sent.
             JobStateError: A later step is kept already; nothing was written.
             LeaseLostError: The job is no longer this attempt's; nothing was written.
             UnavailableError: The server could not be reached in time.
@@ -148,7 +151,10 @@ class Job(_Facts):
     async def log(self, line: str) -> None:
         """Append a line to the job's log, which keeps the last 100 lines and 64 KiB.
 
+        Of a line of more than 64 KiB the beginning is kept, and how much was cut.
+
         Raises:
+            TypeError: The line is not text; nothing was sent.
             LeaseLostError: The job is no longer this attempt's; nothing was written.
             UnavailableError: The server could not be reached in time.
 
