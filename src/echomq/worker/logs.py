@@ -100,7 +100,13 @@ def configure_logs(form: str, level: str) -> None:
         renderer = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         tell = '{"event": "log_lines_lost", "count": %d, "level": "warning"}'
     else:
-        renderer = [structlog.dev.ConsoleRenderer(colors=_is_terminal(stream))]
+        renderer = [
+            structlog.dev.ConsoleRenderer(
+                colors=_is_terminal(stream),
+                # Not rich: its tracebacks take seconds, in the event loop, and show what variables hold.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
         tell = "[warning  ] log_lines_lost count=%d"
     structlog.configure(
         processors=[
