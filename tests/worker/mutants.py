@@ -551,6 +551,7 @@ OTHERS = (
     _m(
         "a claim that fails is tried again at once",
         (INTAKE, "                    await self._pause(wait)", "                    pass"),
+        (INTAKE, "if calls in self._failing and sent_at <", "if calls in () and sent_at <"),
         by="worker/intake::claims_that_fail_are_spaced[trio]",
     ),
     _m(
