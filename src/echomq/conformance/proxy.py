@@ -58,13 +58,17 @@ class FaultProxy:
     async def handle(self, client: ByteStream) -> None:
         """Serve one connection."""
         self.accepted += 1
-        if self.refusing:
-            await anyio.aclose_forcefully(client)
-            return
+        try:
+            if not self.refusing:
+                await self._pass_on(client)
+        finally:
+            with suppress(OSError):
+                await anyio.aclose_forcefully(client)
+
+    async def _pass_on(self, client: ByteStream) -> None:
         try:
             server = await anyio.connect_tcp(*self._target)
         except OSError:
-            await anyio.aclose_forcefully(client)
             return
         try:
             async with anyio.create_task_group() as tasks:
@@ -73,10 +77,8 @@ class FaultProxy:
                 tasks.start_soon(self._pump, server, client, True, tasks.cancel_scope)
         finally:
             self._scopes.discard(tasks.cancel_scope)
-            with anyio.CancelScope(shield=True):
-                for stream in (client, server):
-                    with suppress(OSError):
-                        await anyio.aclose_forcefully(stream)
+            with suppress(OSError):
+                await anyio.aclose_forcefully(server)
 
     async def _pump(
         self,
