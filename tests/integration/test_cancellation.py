@@ -24,7 +24,8 @@ from echomq.transitions import Call, Completion, Failure, claim, complete, fail
 from tests.leftovers import sockets, tasks, threads
 from tests.worker.support import TRIO, proxied, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+# Minutes on a busy machine, most of it waiting: too long for every run.
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.prove]
 
 OPEN = 0.05
 """Seconds after which a call that waits for ever has reached its last checkpoint."""
