@@ -50,6 +50,8 @@ class Counters:
     cpu: float
     memory: int
     reads: int
+    received: int
+    sent: int
     commands: dict[str, int]
 
     @staticmethod
@@ -57,16 +59,30 @@ class Counters:
         info: dict[str, Any] = client.info("everything")
         calls = {name[8:]: value["calls"] for name, value in info.items() if name.startswith("cmdstat_")}
         cpu = info["used_cpu_user"] + info["used_cpu_sys"]
-        return Counters(cpu, info["used_memory"], info["total_reads_processed"], calls)
+        return Counters(
+            cpu=cpu,
+            memory=info["used_memory"],
+            reads=info["total_reads_processed"],
+            received=info["total_net_input_bytes"],
+            sent=info["total_net_output_bytes"],
+            commands=calls,
+        )
+
+    def asked(self, before: Counters) -> dict[str, int]:
+        """How often each command was called between two moments, by clients or by scripts."""
+        both = {name: n - before.commands.get(name, 0) for name, n in self.commands.items() if name != "info"}
+        return {name: n for name, n in both.items() if n}
 
     def since(self, before: Counters, jobs: int) -> dict[str, float]:
         """What one job has cost between two moments."""
-        asked = {name: n - before.commands.get(name, 0) for name, n in self.commands.items() if name != "info"}
+        asked = self.asked(before)
         top = sum(asked.get(name, 0) for name in TOP_LEVEL)
         return {
             "server_cpu_us": (self.cpu - before.cpu) / jobs * 1e6,
             "bytes": (self.memory - before.memory) / jobs,
             "reads": (self.reads - before.reads) / jobs,
+            "received": (self.received - before.received) / jobs,
+            "sent": (self.sent - before.sent) / jobs,
             "calls": top / jobs,
             "inner": (sum(asked.values()) - top) / jobs,
         }
@@ -78,7 +94,7 @@ def _flush(client: redis.Redis) -> None:
 
 
 @contextmanager
-def _side(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+def start_side(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
     """Run one measurement's process for the length of the block."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -95,7 +111,8 @@ def _side(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
             process.stdout.close()
 
 
-def _read(process: subprocess.Popen[bytes]) -> Any:
+def read_line(process: subprocess.Popen[bytes]) -> Any:
+    """Read what it tells next."""
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
@@ -103,9 +120,10 @@ def _read(process: subprocess.Popen[bytes]) -> Any:
     return orjson.loads(line)
 
 
-def _ask(*arguments: object) -> Any:
-    with _side(*arguments) as process:
-        answer = _read(process)
+def ask(*arguments: object) -> Any:
+    """Run one measurement's process to its end, and answer what it tells."""
+    with start_side(*arguments) as process:
+        answer = read_line(process)
         process.wait(PATIENCE)
         return answer
 
@@ -116,7 +134,7 @@ def _round(client: redis.Redis, url: str, side: str, sizes: Sizes) -> dict[str, 
 
     def take(role: str, jobs: int, *more: int) -> None:
         before = Counters.read(client)
-        answer = _ask(side, role, url, jobs, *more)
+        answer = ask(side, role, url, jobs, *more)
         found[role] = answer | Counters.read(client).since(before, jobs)
 
     for role, jobs in (("enqueue_single", sizes.single), ("enqueue_tasks", sizes.single)):
@@ -126,7 +144,7 @@ def _round(client: redis.Redis, url: str, side: str, sizes: Sizes) -> dict[str, 
     take("enqueue_bulk", sizes.bulk)
     if sizes.drain != sizes.bulk:
         _flush(client)
-        _ask(side, "enqueue_bulk", url, sizes.drain)
+        ask(side, "enqueue_bulk", url, sizes.drain)
     jobs = client.zcard(KEYS.pending)
     take("drain", int(jobs), sizes.concurrency)
     left = client.zcard(KEYS.pending), client.zcard(KEYS.active), int(client.hget(KEYS.counts, "completed") or 0)
@@ -138,10 +156,10 @@ def _round(client: redis.Redis, url: str, side: str, sizes: Sizes) -> dict[str, 
 
 
 def _latency(side: str, url: str, jobs: int) -> dict[str, float]:
-    with _side(side, "latency_worker", url, jobs) as worker:
-        _read(worker)
-        asked = _ask(side, "latency_producer", url, jobs)
-        ran = _read(worker)
+    with start_side(side, "latency_worker", url, jobs) as worker:
+        read_line(worker)
+        asked = ask(side, "latency_producer", url, jobs)
+        ran = read_line(worker)
         worker.wait(PATIENCE)
     waits = sorted((b - a) / 1e6 for a, b in zip(asked[LATENCY_WARM:], ran[LATENCY_WARM:], strict=True))
     return {"p50_ms": statistics.median(waits), "p99_ms": waits[min(len(waits) - 1, int(len(waits) * 0.99))]}
@@ -158,6 +176,25 @@ def _measure(url: str, rounds: int, sizes: Sizes, say: Console) -> list[dict[str
                 both[side] = _round(client, url, side, sizes)
             found.append(both)
     return found
+
+
+def describe(url: str) -> dict[str, Any]:
+    """Tell what is measured here: when, and with which programs on which machine."""
+    with redis.Redis.from_url(url) as client:
+        version: Any = client.info("server")
+    return {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "server": f"{version.get('server_name', 'redis')} {version.get('valkey_version', version['redis_version'])}",
+        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}",
+    }
+
+
+def save(result: dict[str, Any], path: Path) -> Path:
+    """Write what was found, as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2))
+    return path
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -178,20 +215,10 @@ def main(rounds: int, *, quick: bool, as_markdown: bool, output: Path | None, **
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
     with open_server() as server:
-        with redis.Redis.from_url(server.url) as client:
-            version: Any = client.info("server")
+        about = describe(server.url)
         found = _measure(server.url, rounds, sizes, Console(stderr=True, highlight=False))
-    result = {
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "server": f"{version.get('server_name', 'redis')} {version.get('valkey_version', version['redis_version'])}",
-        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}",
-        "sizes": attrs.asdict(sizes),
-        "rounds": found,
-    }
-    path = output or RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2))
+    result = about | {"sizes": attrs.asdict(sizes), "rounds": found}
+    path = save(result, output or RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%S}.json")
     if as_markdown:
         print(markdown(result))
     else:
