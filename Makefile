@@ -116,6 +116,10 @@ prove: $(STAMP) ## what takes longer than CI has: all mutants, kill -9, soaks
 bench: $(STAMP) ## benchmarks, side by side with peers
 	$(PY) benchmarks/bench.py $(ARGS)
 
+.PHONY: scale
+scale: $(STAMP) ## what grows with the queue: server CPU a job, script times, idle cost
+	$(PY) benchmarks/scale.py $(ARGS)
+
 .PHONY: demo
 demo: $(STAMP) ## checksums of every file under DIR, as jobs, on a private server: make demo DIR=...
 	@$(PY) -m echomq.demo $(ARGS) -- $(if $(DIR),"$(DIR)")

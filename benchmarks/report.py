@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
@@ -66,8 +66,35 @@ def rows(rounds: Rounds, figures: tuple[Figure, ...]) -> Iterator[tuple[str, ...
         yield figure.title, *shown, f"{median(ratios):.2f}" if ratios else "", low_high
 
 
-def _about(result: dict[str, Any]) -> str:
-    sizes = ", ".join(f"{name} {size:,}" for name, size in result["sizes"].items())
+@attrs.frozen
+class Grid:
+    """A table of text, for the terminal or for a page; its first column is aligned left, the others right."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+    def print(self, console: Console) -> None:
+        table = Table(title=self.title, title_justify="left")
+        for at, name in enumerate(self.head):
+            table.add_column(name, justify="right" if at else "left")
+        for row in self.rows:
+            table.add_row(*row)
+        console.print(table)
+
+    def markdown(self) -> str:
+        align = f"| --- |{' ---: |' * (len(self.head) - 1)}"
+        lines = [f"| {' | '.join(row)} |" for row in self.rows]
+        return "\n".join([f"### {self.title}", "", f"| {' | '.join(self.head)} |", align, *lines, ""])
+
+
+def _grids(result: dict[str, Any]) -> list[Grid]:
+    return [Grid(title, HEAD, list(rows(result["rounds"], figures))) for title, figures in TABLES]
+
+
+def about(result: dict[str, Any]) -> str:
+    """Tell where and how it was measured."""
+    sizes = ", ".join(f"{name.replace('_', ' ')} {size:,}" for name, size in result["sizes"].items())
     return (
         f"{result['when']}, Python {result['python']}, {result['server']}, {result['machine']}; "
         f"{len(result['rounds'])} rounds; {sizes}"
@@ -76,21 +103,11 @@ def _about(result: dict[str, Any]) -> str:
 
 def print_tables(console: Console, result: dict[str, Any]) -> None:
     """Print the tables."""
-    for title, figures in TABLES:
-        table = Table(title=title, title_justify="left")
-        for at, name in enumerate(HEAD):
-            table.add_column(name, justify="right" if at else "left")
-        for row in rows(result["rounds"], figures):
-            table.add_row(*row)
-        console.print(table)
-    console.print(_about(result), soft_wrap=True)
+    for grid in _grids(result):
+        grid.print(console)
+    console.print(about(result), soft_wrap=True)
 
 
 def markdown(result: dict[str, Any]) -> str:
     """Write the tables as Markdown."""
-    lines = []
-    for title, figures in TABLES:
-        lines += [f"### {title}", "", f"| {' | '.join(HEAD)} |", "| --- | ---: | ---: | ---: | ---: |"]
-        lines += [f"| {' | '.join(row)} |" for row in rows(result["rounds"], figures)]
-        lines.append("")
-    return "\n".join([*lines, _about(result)])
+    return "\n".join([*(grid.markdown() for grid in _grids(result)), about(result)])

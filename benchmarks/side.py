@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-SIDES = {"echomq": "benchmarks.echomq_side", "ceiling": "benchmarks.ceiling_side"}
+SIDES = {"echomq": "benchmarks.echomq_side", "ceiling": "benchmarks.ceiling_side", "idle": "benchmarks.idle"}
 
 if __name__ == "__main__":
     side, role, url, *sizes = sys.argv[1:]
