@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,8 @@ from echomq.protocol.records import _KNOWN
 from echomq.transitions import ALL_VERBS, load
 from tests.docs import pitfalls
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 KEYS = (DOCS / "reference" / "keys.md").read_text("utf-8")
 RESERVED = {"void", "waiting"}
 
@@ -66,9 +69,56 @@ def test_pitfalls_page_is_that_of_the_scenarios_and_tests() -> None:
     assert pitfalls.PAGE.read_text(encoding="utf-8") == pitfalls.page(), "python -m tests.docs.pitfalls"
 
 
-@pytest.mark.parametrize("page", ["explanation/guarantees.md"])
-def test_tests_that_a_page_names_exist(page: str) -> None:
+NAMED = re.compile(r"`(\w[\w/]*::test_\w+)`")
+"""A test, as pages name it."""
+NAMING = [
+    path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts and NAMED.search(path.read_text("utf-8"))
+]
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(DOCS))) for page in NAMING])
+def test_tests_that_a_page_names_exist(page: Path) -> None:
     """What is said to be held by a test is."""
-    named = re.findall(r"`(\w[\w/]*::test_\w+)`", (DOCS / page).read_text(encoding="utf-8"))
-    assert named
-    assert list(pitfalls.missing(named)) == []
+    assert list(pitfalls.missing(NAMED.findall(page.read_text(encoding="utf-8")))) == []
+
+
+def _tables(page: str) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Answer a page's tables: the head, and the rows."""
+    for table in re.findall(r"(?:^\|.*\|\n)+", page, re.MULTILINE):
+        head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
+        yield head, rows
+
+
+def test_guarantees_are_each_held_by_a_test() -> None:
+    """No line of a table with tests goes without one."""
+    held = [
+        (rows, head.index("held by"))
+        for head, rows in _tables((DOCS / "explanation" / "guarantees.md").read_text("utf-8"))
+        if "held by" in head
+    ]
+    assert len(held) >= 9
+    assert [row[0] for rows, at in held for row in rows if not NAMED.search(row[at])] == []
+
+
+def _events() -> Iterator[str]:
+    """Answer what the package logs, debugging apart."""
+    for path in (ROOT / "src" / "echomq").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(
+                        value=ast.Name(id="_log") | ast.Attribute(attr="_logger"),
+                        attr="info" | "warning" | "error" | "exception" as level,
+                    ),
+                    args=[ast.Constant(value=str(event)), *_],
+                ) if re.fullmatch(r"[a-z_]+", event):
+                    yield f"`{event}` {'error' if level == 'exception' else level}"
+
+
+def test_events_of_the_log_are_explained() -> None:
+    """The table of the log's events has each with its level, and no other."""
+    page = (DOCS / "explanation" / "faults.md").read_text("utf-8")
+    (rows,) = (rows for head, rows in _tables(page) if head[0] == "event")
+    names = [row[0].strip("`") for row in rows]
+    assert names == sorted(names)
+    assert {f"{row[0]} {row[1]}" for row in rows} == set(_events())
