@@ -90,64 +90,83 @@ def _holds(value: bool) -> str:  # noqa: FBT001 - it is what is said
     return "holds" if value else "MISSED"
 
 
-def _grids(result: dict[str, Any]) -> list[Grid]:
-    rounds, smallest = result["rounds"], result["sizes"]["smallest"]
-    flat = []
-    for name, title in (("enqueue", "enqueue"), ("drain", "claim and complete")):
-        base = median(each[Backlog(smallest).title][name] for each in rounds)
+def _flat(rounds: list[dict[str, dict[str, float]]], smallest: int) -> Grid:
+    first = Backlog(smallest).title
+
+    def middle(phase: str, size: str) -> float:
+        return median(each[size][phase] for each in rounds)
+
+    def grown(phase: str, size: str) -> float:
+        return middle(phase, size) - middle(phase, first)
+
+    rows = []
+    for phase, title in backlog.PHASES.items():
+        plain = backlog.PLAIN.get(phase)
         for size in rounds[0]:
-            costs = [each[size][name] for each in rounds]
-            ratio = median(costs) / base
-            low_high = f"{min(costs):.1f} to {max(costs):.1f}"
-            flat.append(
-                (
-                    f"{title}: {size}",
-                    f"{median(costs):.1f}",
-                    low_high,
-                    f"{ratio:.2f}",
-                    _holds(abs(ratio - 1) <= FLAT),
-                )
+            costs = [each[size][phase] for each in rounds]
+            ratio = middle(phase, size) / middle(phase, first)
+            row = (
+                f"{title}: {size}",
+                f"{middle(phase, size):.1f}",
+                f"{min(costs):.1f} to {max(costs):.1f}",
+                f"{ratio:.2f}",
             )
-    scripts = [
-        (f"{phase}: {verb}", f"{times['calls']:,.0f}", *(["", "", "", "", ""] if len(times) == 1 else [
-            *(f"{times[name]:.2f}" for name in ("p50", "p99", "p99.9", "longest")),
-            _holds(times["p99.9"] < SCRIPT_MS),
-        ]))
-        for phase, verbs in result["scripts"].items()
-        for verb, times in verbs.items()
-    ]  # fmt: skip
-    waiting = []
-    for queues, cost in result["idle"].items():
-        sent = ", ".join(f"{name} {n:.2f}" for name, n in cost["sent"].items())
+            if plain is None:
+                rows.append((*row, "", ""))
+            else:
+                beyond = grown(phase, size) - grown(plain, size)
+                rows.append((*row, f"{beyond:+.1f}", _holds(abs(ratio - 1) <= FLAT)))
+    return Grid(
+        f"Server CPU, us a job, by jobs queued (target: median within {FLAT * 100:g} % of that at {smallest:,})",
+        ("", "median", "low to high", f"ratio to {smallest:,}", "grown beyond plain", "target"),
+        rows,
+    )
+
+
+def _scripts(phases: dict[str, dict[str, slowlog.Times]], queued: int) -> Grid:
+    rows = []
+    for phase, verbs in phases.items():
+        for verb, times in verbs.items():
+            row: tuple[str, ...] = (f"{phase}: {verb}", f"{times['calls']:,.0f}")
+            if verb == slowlog.NOT_LOGGED:
+                row += ("",) * 5
+            else:
+                row += tuple(f"{times[name]:.2f}" for name in ("p50", "p99", "p99.9", "longest"))
+                row += (_holds(times["p99.9"] < SCRIPT_MS),)
+            rows.append(row)
+    return Grid(
+        f"Scripts on the server's one thread, ms, {queued:,} jobs queued (target: p99.9 under {SCRIPT_MS:g})",
+        ("", "calls", "p50", "p99", "p99.9", "longest", "target"),
+        rows,
+    )
+
+
+def _idle(costs: dict[str, idle.Cost]) -> Grid:
+    rows = []
+    for queues, cost in costs.items():
         each = cost["reads"] / max(1, int(queues))
-        waiting.append(
-            (
-                {"0": "the server alone", "1": "1 queue"}.get(queues, f"{queues} queues"),
-                f"{cost['reads']:.2f}",
-                f"{each:.2f}",
-                sent or "none",
-                f"{sum(cost['inside'].values()):.1f}",
-                f"{cost['cpu_ms']:.2f}",
-                _holds(each <= IDLE_READS),
-            )
-        )
+        rows.append((
+            {"0": "the server alone", "1": "1 queue"}.get(queues, f"{queues} queues"),
+            f"{cost['reads']:.2f}",
+            f"{each:.2f}",
+            ", ".join(f"{name} {n:.2f}" for name, n in cost["sent"].items()) or "none",
+            f"{sum(cost['inside'].values()):.1f}",
+            f"{cost['cpu_ms']:.2f}",
+            _holds(each <= IDLE_READS) if int(queues) else "",
+        ))  # fmt: skip
+    return Grid(
+        f"An idle worker, a second (target: at most {IDLE_READS:g} reads a queue)",
+        ("", "reads", "a queue", "commands sent", "inside scripts", "server CPU, ms", "target"),
+        rows,
+    )
+
+
+def _grids(result: dict[str, Any]) -> list[Grid]:
+    sizes = result["sizes"]
     return [
-        Grid(
-            f"Server CPU, us a job, by jobs queued (target: median within {FLAT:.0%} of that at {smallest:,})",
-            ("", "median", "low to high", f"ratio to {smallest:,}", "target"),
-            flat,
-        ),
-        Grid(
-            f"Scripts on the server's one thread, ms, {result['sizes']['queued']:,} jobs queued "
-            f"(target: p99.9 under {SCRIPT_MS:g})",
-            ("", "calls", "p50", "p99", "p99.9", "longest", "target"),
-            scripts,
-        ),
-        Grid(
-            f"An idle worker, a second (target: at most {IDLE_READS:g} reads a queue)",
-            ("", "reads", "a queue", "commands sent", "inside scripts", "server CPU, ms", "target"),
-            waiting,
-        ),
+        _flat(result["rounds"], sizes["smallest"]),
+        _scripts(result["scripts"], sizes["queued"]),
+        _idle(result["idle"]),
     ]
 
 

@@ -27,6 +27,7 @@ from echomq.transitions.scripts import ALL_VERBS, load
 SLOWER_THAN_US = 10
 MOST_ENTRIES = 1_000_000
 CONCURRENCY = 100
+NOT_LOGGED = "not logged"
 VERBS = {load(verb).sha.encode(): verb for verb in ALL_VERBS}
 
 Times = dict[str, float]
@@ -55,7 +56,7 @@ def _times(client: redis.Redis, calls: int) -> dict[str, Times]:
         quantiles = {f"p{part * 100:g}": quantile(times, part) / 1000 for part in (0.5, 0.99, 0.999)}
         found[verb] = {"calls": len(times), **quantiles, "longest": times[-1] / 1000}
     quick = calls - sum(map(len, by_verb.values()))
-    return found | ({"not logged": {"calls": quick}} if quick else {})
+    return found | ({NOT_LOGGED: {"calls": quick}} if quick else {})
 
 
 async def _fill(url: str, backlog: Backlog) -> None:

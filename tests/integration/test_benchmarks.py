@@ -44,7 +44,7 @@ def test_scale_measures_backlogs_scripts_and_idle_workers(tmp_path: Path) -> Non
     found = orjson.loads(output.read_bytes())
     [backlogs] = found["rounds"]
     assert backlogs.keys() == {"100 queued", "1,000 queued", "100 queued, 1,000 scheduled"}
-    assert all(cost["enqueue"] > 0 and cost["drain"] > 0 for cost in backlogs.values())
+    assert all(min(cost.values()) > 0 for cost in backlogs.values())
     scripts = found["scripts"]
     assert scripts["one at a time"]["enqueue"]["calls"] == found["sizes"]["single"] + 1
     assert scripts["drain"].keys() >= {"claim", "complete"}
