@@ -17,34 +17,38 @@ from echomq.protocol.keys import QueueKeys
 from echomq.protocol.newjob import NewJob
 from echomq.protocol.refusals import Verdict
 from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Call, Transition
-from echomq.wire import Group, WireClient, open_wire
+from echomq.wire import open_wire
+from echomq.wire.group import assemble
+from echomq.wire.items import Entry
 from tests.wire.test_faults import outcome, until
 
 pytestmark = pytest.mark.anyio
 
 
 class Recorder:
-    """Enqueues, and notes what each call carried."""
+    """Notes of each call its number and how many items it carries."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, int]] = []
 
-    def __call__(self, keys: QueueKeys, call: Call, items: Sequence[NewJob]) -> Transition[list[Verdict]]:
-        """Make the call."""
-        self.calls.append((call.number, len(items)))
-        return t.enqueue(keys, call, items)
+    def __call__(self, head: Transition[Any], riders: Sequence[Entry]) -> bytes:
+        """Note a call, and put it together."""
+        self.calls.append((int(head.argv[1]), len(riders)))
+        return assemble(head, riders)
 
 
-def recorded(client: WireClient, keys: QueueKeys) -> tuple[Recorder, Group[NewJob]]:
-    """Answer a group and what records its calls."""
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """Record the calls of every group."""
     recorder = Recorder()
-    return recorder, client.group(keys, "enqueue", build=recorder)
+    monkeypatch.setattr("echomq.wire.group.assemble", recorder)
+    return recorder
 
 
-async def test_items_of_one_moment_ride_together(server_url: str, keys: QueueKeys) -> None:
+async def test_items_of_one_moment_ride_together(server_url: str, keys: QueueKeys, recorder: Recorder) -> None:
     """Concurrent items leave as one call, what comes meanwhile as the next, and numbers increase."""
     async with open_wire(server_url) as client:
-        recorder, enqueue = recorded(client, keys)
+        enqueue = client.group(keys, "enqueue")
         got: list[Any] = []
         async with anyio.create_task_group() as tasks:
             for _ in range(100):
@@ -55,10 +59,10 @@ async def test_items_of_one_moment_ride_together(server_url: str, keys: QueueKey
         assert [number for number, _ in recorder.calls] == list(range(1, len(recorder.calls) + 1))
 
 
-async def test_calls_are_cut_by_count_and_by_bytes(server_url: str, keys: QueueKeys) -> None:
+async def test_calls_are_cut_by_count_and_by_bytes(server_url: str, keys: QueueKeys, recorder: Recorder) -> None:
     """No call has more items or bytes than allowed; one larger item goes alone."""
     async with open_wire(server_url) as client:
-        recorder, enqueue = recorded(client, keys)
+        enqueue = client.group(keys, "enqueue")
         await enqueue.many(NewJob() for _ in range(MAX_ITEMS + 1))
         assert max(count for _, count in recorder.calls) == MAX_ITEMS
         recorder.calls.clear()
@@ -117,11 +121,11 @@ async def test_cancelled_caller_of_a_sent_item_drops_its_verdict(
 
 
 async def test_call_with_one_caller_left_is_sent_again_byte_for_byte(
-    proxy: FaultProxy, keys: QueueKeys, redis_client: redis.Redis
+    proxy: FaultProxy, keys: QueueKeys, redis_client: redis.Redis, recorder: Recorder
 ) -> None:
     """After a lost reply the same call goes again for who stayed; the number keeps it from running twice."""
     async with open_wire(proxy.url) as client:
-        recorder, enqueue = recorded(client, keys)
+        enqueue = client.group(keys, "enqueue")
         await enqueue(NewJob())
         proxy.dropping_replies = True
         got: list[Any] = []

@@ -4,13 +4,14 @@ A call is `EVALSHA <sha> 2 <meta> <void> <client> <number> <arguments>`. Two key
 there, and `void`, which never is. While a slot of a cluster moves key by key, one present and one absent key make the
 server refuse the whole call before its first line (Protocol, section 4, rule 11). All other keys are derived.
 
-An argument is an exact `int` of at most 10^14, `bytes`, or text that UTF-8 can hold. Nobody looks at them again: one
-that cannot be packed fails every item in its call, and a huge int ends the process. So a value of a user's is checked,
-and made an exact one, where it comes in: by options, checks of methods, and what a handler notes.
+An argument is an exact `int` of at most 10^14, `bytes`, or text that UTF-8 can hold. Nobody looks at them again: a huge
+int ends the process. So a value of a user's is checked, and made an exact one, where it comes in: by options, checks of
+methods, and what a handler notes.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
 import attrs
@@ -31,8 +32,9 @@ MAX_ITEMS: Final = 256
 """Items of one call at most: a script must not hold the server for long."""
 MAX_CALL_BYTES: Final = 256 << 10
 """Bytes of one call's items at most; one larger item goes alone."""
-ITEM_OVERHEAD: Final = 64
-"""Bytes counted for an item's fence and framing when calls are cut."""
+
+Argument = bytes | str | int
+"""An argument of a call."""
 
 
 @final
@@ -55,7 +57,7 @@ class Transition(Generic[T_co]):
     """The verb, which names the script."""
     keys: QueueKeys
     """The queue; its slot routes the call."""
-    argv: tuple[bytes | str | int, ...]
+    argv: tuple[Argument, ...]
     """Every argument, the client's tag and the call's number first."""
     read: Callable[[Any], T_co]
     """Reads the raw reply (bytes, int, list). A refusal of the whole call never comes here: it is an error reply."""
@@ -67,9 +69,16 @@ class Transition(Generic[T_co]):
         """The script to run."""
         return load(self.verb)
 
-    def command(self) -> tuple[bytes | str | int, ...]:
+    def command(self) -> tuple[Argument, ...]:
         """Spell the command, ready to be packed."""
         return ("EVALSHA", load(self.verb).sha, 2, self.keys.meta, self.keys.void, *self.argv)
+
+
+class Item(Protocol):
+    """What a multi-item call carries: a new job, a verdict, ... An id stands for itself."""
+
+    def arguments(self) -> tuple[Argument, ...]:
+        """Spell it in a call."""
 
 
 class Multi(Protocol):
@@ -79,9 +88,9 @@ class Multi(Protocol):
         """Make the call for the items, `MAX_ITEMS` and `MAX_CALL_BYTES` at most."""
 
 
-def size(item: Any) -> int:
-    """Count the bytes of an item in a call, for cutting calls: the item's own `size`, or that of a bare id."""
-    return ITEM_OVERHEAD if isinstance(item, str) else item.size
+def spell(item: Item | str) -> tuple[Argument, ...]:
+    """Spell an item's arguments."""
+    return (item,) if isinstance(item, str) else item.arguments()
 
 
 _VERDICTS: Final = {word: Verdict(word.decode()) for word in (b"ok", b"admitted", b"dead", b"EMQGONE")}
@@ -101,8 +110,9 @@ def call_error(text: str, *, queue: str) -> EchoMQError | None:
 
 
 def multi(
-    verb: str, keys: QueueKeys, call: Call, arguments: list[bytes | str | int], *, remembered: bool = True
+    verb: str, keys: QueueKeys, call: Call, items: Sequence[Item | str], *, remembered: bool = True
 ) -> Transition[list[Verdict]]:
-    """Make a multi-item call from its flat arguments."""
-    argv = (call.client, call.number if remembered else 0, *arguments)
+    """Make a multi-item call: its head, then the arguments of each item."""
+    head = (call.client, call.number if remembered else 0)
+    argv = (*head, *chain.from_iterable(map(spell, items)))
     return Transition(verb, keys, argv, read_verdicts, remembered and call.number > 0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from echomq.transitions.base import ITEM_OVERHEAD, Call, Transition, multi
+from echomq.transitions.base import Argument, Call, Transition, multi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,15 +25,11 @@ class CancelRequest:
     reason: str
     """Why, for people."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in a call, about."""
-        return ITEM_OVERHEAD + len(self.reason)
+    def arguments(self) -> tuple[Argument, ...]:
+        """Spell it in a call."""
+        return (self.id, self.reason)
 
 
 def cancel(keys: QueueKeys, call: Call, items: Sequence[CancelRequest], /) -> Transition[list[Verdict]]:
     """Cancel jobs. Verdicts: `cancelled REASON` (it was waiting its turn), `asked TOKEN` (it runs; its worker is told), `EMQGONE`, `EMQSTATE done`."""
-    arguments: list[bytes | str | int] = []
-    for item in items:
-        arguments += (item.id, item.reason)
-    return multi("cancel", keys, call, arguments)
+    return multi("cancel", keys, call, items)

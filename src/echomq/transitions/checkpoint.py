@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from echomq.transitions.base import ITEM_OVERHEAD, Call, Transition, multi
+from echomq.transitions.base import Argument, Call, Transition, multi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,15 +31,11 @@ class Checkpoint:
     state: bytes
     """The state, encoded."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in a call, about."""
-        return ITEM_OVERHEAD + len(self.state)
+    def arguments(self) -> tuple[Argument, ...]:
+        """Spell it in a call."""
+        return (self.id, self.token, self.nonce, self.step, self.state)
 
 
 def checkpoint(keys: QueueKeys, call: Call, items: Sequence[Checkpoint], /) -> Transition[list[Verdict]]:
     """Keep state for the next attempt. Verdicts: `ok`, `EMQSTATE step N` (a later step is kept already), `EMQSTALE`, `EMQGONE`."""
-    arguments: list[bytes | str | int] = []
-    for item in items:
-        arguments += (item.id, item.token, item.nonce, item.step, item.state)
-    return multi("checkpoint", keys, call, arguments)
+    return multi("checkpoint", keys, call, items)

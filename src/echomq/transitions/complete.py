@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from echomq.transitions.base import ITEM_OVERHEAD, Call, Transition, multi
+from echomq.transitions.base import Argument, Call, Transition, multi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,15 +29,11 @@ class Completion:
     result: bytes
     """What the handler returned, encoded; kept only if the row has a `result_ttl_ms`."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in a call, about."""
-        return ITEM_OVERHEAD + len(self.result)
+    def arguments(self) -> tuple[Argument, ...]:
+        """Spell it in a call."""
+        return (self.id, self.token, self.nonce, self.result)
 
 
 def complete(keys: QueueKeys, call: Call, items: Sequence[Completion], /) -> Transition[list[Verdict]]:
     """Retire jobs. Verdicts: `ok`, `EMQSTALE`, `EMQGONE`. A late holder's completion is accepted while nobody else has claimed the job."""
-    arguments: list[bytes | str | int] = []
-    for item in items:
-        arguments += (item.id, item.token, item.nonce, item.result)
-    return multi("complete", keys, call, arguments)
+    return multi("complete", keys, call, items)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from echomq.transitions.base import ITEM_OVERHEAD, Call, Transition, multi
+from echomq.transitions.base import Argument, Call, Transition, multi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,15 +31,11 @@ class Ending:
     reason: str
     """Why, for people."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in a call, about."""
-        return ITEM_OVERHEAD + len(self.reason)
+    def arguments(self) -> tuple[Argument, ...]:
+        """Spell it in a call."""
+        return (self.id, self.token, self.nonce, self.kind, self.reason)
 
 
 def end(keys: QueueKeys, call: Call, items: Sequence[Ending], /) -> Transition[list[Verdict]]:
     """End jobs as cancelled or discarded. Verdicts: `ok`, `EMQSTALE`, `EMQGONE`."""
-    arguments: list[bytes | str | int] = []
-    for item in items:
-        arguments += (item.id, item.token, item.nonce, item.kind, item.reason)
-    return multi("end", keys, call, arguments)
+    return multi("end", keys, call, items)

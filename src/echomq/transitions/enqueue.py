@@ -21,7 +21,4 @@ def enqueue(keys: QueueKeys, call: Call, items: Sequence[NewJob | StampedJob], /
     Verdicts: `admitted` (now, or by an earlier sending of this call), `duplicate ID` (that job holds the dedup key),
     `collision` (another client minted the same id: mint again), or a refusal.
     """
-    arguments: list[bytes | str | int] = []
-    for job in items:
-        arguments += job.arguments()
-    return multi("enqueue", keys, call, arguments)
+    return multi("enqueue", keys, call, items)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from echomq.transitions.base import ITEM_OVERHEAD, Call, Transition, multi
+from echomq.transitions.base import Argument, Call, Transition, multi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,10 +29,9 @@ class Renewal:
     lease_ms: int
     """How long the lease lasts from now, ms."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in a call, about."""
-        return ITEM_OVERHEAD
+    def arguments(self) -> tuple[Argument, ...]:
+        """Spell it in a call."""
+        return (self.id, self.token, self.nonce, self.lease_ms)
 
 
 def extend(keys: QueueKeys, call: Call, items: Sequence[Renewal], /) -> Transition[list[Verdict]]:
@@ -40,7 +39,4 @@ def extend(keys: QueueKeys, call: Call, items: Sequence[Renewal], /) -> Transiti
 
     Not remembered: running it again renews again, and the lease then counts from before the later sending.
     """
-    arguments: list[bytes | str | int] = []
-    for item in items:
-        arguments += (item.id, item.token, item.nonce, item.lease_ms)
-    return multi("extend", keys, call, arguments, remembered=False)
+    return multi("extend", keys, call, items, remembered=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from echomq.transitions.base import ITEM_OVERHEAD, Call, Transition, multi
+from echomq.transitions.base import Argument, Call, Transition, multi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,15 +33,11 @@ class Failure:
     error: bytes
     """The failure as an `ErrorRecord`'s bytes."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in a call, about."""
-        return ITEM_OVERHEAD + len(self.error)
+    def arguments(self) -> tuple[Argument, ...]:
+        """Spell it in a call."""
+        return (self.id, self.token, self.nonce, self.delay_ms, self.max_attempts, self.error)
 
 
 def fail(keys: QueueKeys, call: Call, items: Sequence[Failure], /) -> Transition[list[Verdict]]:
     """Spend retry budget. Verdicts: `retry DUE_MS`, `dead`, `cancelled REASON` (somebody had asked for it), `EMQSTALE`, `EMQGONE`."""
-    arguments: list[bytes | str | int] = []
-    for item in items:
-        arguments += (item.id, item.token, item.nonce, item.delay_ms, item.max_attempts, item.error)
-    return multi("fail", keys, call, arguments)
+    return multi("fail", keys, call, items)

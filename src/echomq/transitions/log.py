@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from echomq.transitions.base import ITEM_OVERHEAD, Call, Transition, multi
+from echomq.transitions.base import Argument, Call, Transition, multi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,15 +29,11 @@ class LogLine:
     line: bytes
     """The line, UTF-8; 64 KiB at most."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in a call, about."""
-        return ITEM_OVERHEAD + len(self.line)
+    def arguments(self) -> tuple[Argument, ...]:
+        """Spell it in a call."""
+        return (self.id, self.token, self.nonce, self.line)
 
 
 def log(keys: QueueKeys, call: Call, items: Sequence[LogLine], /) -> Transition[list[Verdict]]:
     """Append lines to jobs' logs. Verdicts: `ok`, `EMQSTALE`, `EMQGONE`, `EMQKIND` (the line is too long)."""
-    arguments: list[bytes | str | int] = []
-    for item in items:
-        arguments += (item.id, item.token, item.nonce, item.line)
-    return multi("log", keys, call, arguments)
+    return multi("log", keys, call, items)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from echomq.transitions.base import ITEM_OVERHEAD, Call, Transition, multi
+from echomq.transitions.base import Argument, Call, Transition, multi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,15 +29,11 @@ class Progress:
     data: bytes
     """The note, JSON; it replaces the one before."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in a call, about."""
-        return ITEM_OVERHEAD + len(self.data)
+    def arguments(self) -> tuple[Argument, ...]:
+        """Spell it in a call."""
+        return (self.id, self.token, self.nonce, self.data)
 
 
 def progress(keys: QueueKeys, call: Call, items: Sequence[Progress], /) -> Transition[list[Verdict]]:
     """Note progress. Verdicts: `ok`, `EMQSTALE`, `EMQGONE`."""
-    arguments: list[bytes | str | int] = []
-    for item in items:
-        arguments += (item.id, item.token, item.nonce, item.data)
-    return multi("progress", keys, call, arguments)
+    return multi("progress", keys, call, items)

@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 
 def redrive(keys: QueueKeys, call: Call, items: Sequence[str], /) -> Transition[list[Verdict]]:
     """Begin a new life for dead jobs. Verdicts: `ok`, `duplicate ID` (that job took the dedup key meanwhile), `EMQSTATE pending`, `EMQGONE`."""
-    return multi("redrive", keys, call, list(items))
+    return multi("redrive", keys, call, items)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from echomq.transitions.base import ITEM_OVERHEAD, Call, Transition, multi
+from echomq.transitions.base import Argument, Call, Transition, multi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,15 +27,11 @@ class Release:
     nonce: str
     """The claim's nonce."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in a call, about."""
-        return ITEM_OVERHEAD
+    def arguments(self) -> tuple[Argument, ...]:
+        """Spell it in a call."""
+        return (self.id, self.token, self.nonce)
 
 
 def release(keys: QueueKeys, call: Call, items: Sequence[Release], /) -> Transition[list[Verdict]]:
     """Give jobs back to pending, spending nothing. Verdicts: `ok`, `cancelled REASON`, `EMQSTALE`, `EMQGONE`."""
-    arguments: list[bytes | str | int] = []
-    for item in items:
-        arguments += (item.id, item.token, item.nonce)
-    return multi("release", keys, call, arguments)
+    return multi("release", keys, call, items)

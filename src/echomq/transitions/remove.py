@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 
 def remove(keys: QueueKeys, call: Call, items: Sequence[str], /) -> Transition[list[Verdict]]:
     """Erase jobs. Verdicts: `ok`, `EMQSTATE active` (cancel it instead), `EMQGONE`."""
-    return multi("remove", keys, call, list(items))
+    return multi("remove", keys, call, items)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from echomq.transitions.base import ITEM_OVERHEAD, Call, Transition, multi
+from echomq.transitions.base import Argument, Call, Transition, multi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,15 +31,11 @@ class Snoozed:
     unfit: bool = False
     """Whether the worker could not run it (unknown task, arguments that do not fit): the row notes since when."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in a call, about."""
-        return ITEM_OVERHEAD
+    def arguments(self) -> tuple[Argument, ...]:
+        """Spell it in a call."""
+        return (self.id, self.token, self.nonce, self.delay_ms, int(self.unfit))
 
 
 def snooze(keys: QueueKeys, call: Call, items: Sequence[Snoozed], /) -> Transition[list[Verdict]]:
     """Put jobs off by a delay, spending nothing. Verdicts: `ok`, `cancelled REASON`, `EMQSTALE`, `EMQGONE`."""
-    arguments: list[bytes | str | int] = []
-    for item in items:
-        arguments += (item.id, item.token, item.nonce, item.delay_ms, int(item.unfit))
-    return multi("snooze", keys, call, arguments)
+    return multi("snooze", keys, call, items)

@@ -16,7 +16,7 @@ If you change this
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, final
 
 import anyio
@@ -300,6 +300,21 @@ def pack(args: tuple[Any, ...]) -> bytes:
     """
     packed: bytes = hiredis.pack_command(args)
     return packed
+
+
+def pack_part(args: tuple[Any, ...]) -> bytes:
+    """Write a part of a command: its arguments, without the count that begins the whole.
+
+    Raises:
+        TypeError: As `pack`.
+    """
+    packed = pack(args)
+    return packed[packed.index(b"\n") + 1 :]
+
+
+def join_parts(arguments: int, parts: Iterable[bytes]) -> bytes:
+    """Make a command of so many arguments from its parts."""
+    return b"".join((b"*%d\r\n" % arguments, *parts))
 
 
 def unavailable(what: str, reason: str, *, sent: bool, cause: MakeError | None = None) -> MakeError:

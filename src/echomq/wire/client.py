@@ -27,7 +27,7 @@ from echomq.protocol.ids import new_tag
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.times import to_wait
 from echomq.transitions import MULTI
-from echomq.transitions.base import Call, Transition, size
+from echomq.transitions.base import Call, Transition
 from echomq.wire import forks
 from echomq.wire.calls import NumberedCall, RawCall, ScriptCall
 from echomq.wire.connection import Connection, Timing
@@ -158,7 +158,6 @@ class WireClient:
         verb: str,
         *,
         build: Build | None = None,
-        size: Callable[[Any], int] = size,
     ) -> Group[Any]:
         """Answer the group commit of a verb on a queue, always the same one.
 
@@ -166,7 +165,6 @@ class WireClient:
             keys: The queue.
             verb: A multi-item verb.
             build: Makes its calls; None means the verb's own transition.
-            size: Counts an item's bytes.
         """
         key = (keys.base, verb)
         group = self._groups.get(key)
@@ -178,7 +176,6 @@ class WireClient:
                 self._slot(keys, verb, route),
                 self.tag,
                 build=build or MULTI[verb],
-                size=size,
                 check=self.check,
                 check_home=self.check_home,
             )

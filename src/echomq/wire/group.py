@@ -7,6 +7,10 @@ Theory of operation
     while that call is on the wire goes with the next. Nothing waits for a batch to fill.
     A call is cut at `MAX_ITEMS` and `MAX_CALL_BYTES`; one larger item goes alone.
 
+    Items are packed as they come, so that encoding a call is only joining them. If a whole call waits
+    when a reply comes, it leaves before the reply's verdicts are handed out: the server is never idle
+    while a bulk producer has work for it.
+
     One call at a time: the slot of the verb sees to it (rule 6), and the number is drawn when the
     items are taken. From then on the call's bytes are fixed. After a lost connection it is sent
     again, byte for byte, if at least one of its items still has a caller.
@@ -27,19 +31,19 @@ import anyio.lowlevel
 from echomq.errors import EchoMQError
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.refusals import Verdict
-from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Call, Transition
+from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Call, Item, Transition
 from echomq.transitions.scripts import Script
-from echomq.wire.calls import WireCall, pack, unavailable
-from echomq.wire.items import Entry, Waiter, Window
+from echomq.wire.calls import WireCall, join_parts, pack_part, unavailable
+from echomq.wire.items import Awaited, Entry, Submitted, Window
 from echomq.wire.line import Line
 from echomq.wire.replies import MakeError
 from echomq.wire.slots import Slot
 
-I = TypeVar("I")  # noqa: E741 - an item
+I = TypeVar("I", bound=Item | str)  # noqa: E741 - an item
 Outcome = Verdict | EchoMQError
 """What an item's caller gets: its verdict, or the error of the whole call."""
 Build = Callable[[QueueKeys, Call, Sequence[Any]], Transition[list[Verdict]]]
-"""Makes the call for some items."""
+"""Makes a call; a group asks it for one without items, and puts those behind it."""
 
 
 @final
@@ -66,11 +70,11 @@ class GroupCall(WireCall):
             self._riders = self._group.take()
             if not self._riders:
                 return None
-            transition = self._group.build(self._riders)
-            self.script = transition.script
-            self.remembered = transition.remembered
-            self._read = transition.read
-            self._bytes = pack(transition.command())
+            head = self._group.head()
+            self.script = head.script
+            self.remembered = head.remembered
+            self._read = head.read
+            self._bytes = assemble(head, self._riders)
         return self._bytes
 
     @property
@@ -94,9 +98,9 @@ class GroupCall(WireCall):
             what = f"the reply to {self.label} cannot be read"
             self.failed(unavailable(what, repr(error), sent=True))
             return
+        self._group.next(self)
         for rider, verdict in zip(riders, verdicts, strict=True):
             rider.end(verdict)
-        self._group.next(self)
 
     def failed(self, make: MakeError) -> None:
         """Tell every caller; a call that fails before it has items fails all that wait (the client is closed)."""
@@ -122,11 +126,18 @@ class GroupCall(WireCall):
         return True
 
 
+def assemble(head: Transition[Any], riders: Sequence[Entry]) -> bytes:
+    """Put items behind a call that was made without any."""
+    command = head.command()
+    arguments = len(command) + sum([rider.arguments for rider in riders])
+    return join_parts(arguments, [pack_part(command), *[rider.data for rider in riders]])
+
+
 @final
 class Group(Generic[I]):
     """The group commit of one verb on one queue. Made by `WireClient.group`."""
 
-    __slots__ = ("_build", "_call", "_check", "_check_home", "_line", "_size", "_slot", "_tag", "keys", "lone", "verb")
+    __slots__ = ("_build", "_call", "_check", "_check_home", "_line", "_slot", "_tag", "keys", "lone", "verb")
 
     def __init__(
         self,
@@ -135,7 +146,6 @@ class Group(Generic[I]):
         tag: str,
         *,
         build: Build,
-        size: Callable[[I], int],
         check: Callable[[], None],
         check_home: Callable[[], None],
     ) -> None:
@@ -146,7 +156,6 @@ class Group(Generic[I]):
         self._slot = slot
         self._tag = tag
         self._build = build
-        self._size = size
         self._check = check
         self._check_home = check_home
         self._line: Line[Entry] = Line()
@@ -160,20 +169,21 @@ class Group(Generic[I]):
 
         Raises:
             EchoMQError: The whole call failed; every caller whose item rode on it gets the error.
+            TypeError: The item cannot be packed; nothing was sent.
 
         Cancellation: an item that has not left is taken out; one that has may take effect, and its
         verdict is dropped.
         Delivery: runs at most once if the verb is remembered.
         """
         self._check()
-        waiter = Waiter()
-        entry = self._add(item, self._size(item), waiter.done, None, prompt=self.lone)
+        entry = Awaited(item)
+        self._add(entry, prompt=self.lone)
         try:
-            await waiter.event.wait()
+            await entry.event.wait()
         except BaseException:
             self._leave(entry)
             raise
-        outcome: Verdict | EchoMQError = waiter.outcome
+        outcome: Verdict | EchoMQError = entry.outcome
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -196,7 +206,7 @@ class Group(Generic[I]):
         """
         self._check_home()
         give_up_at = None if give_up_after is None else time.monotonic() + give_up_after
-        self._add(item, self._size(item), done, give_up_at)
+        self._add(Submitted(item, done, give_up_at))
 
     async def many(self, items: Iterable[I], *, progress: Callable[[int], None] | None = None) -> list[Outcome]:
         """Send any number of items, holding only a few calls' worth of them at a time.
@@ -221,8 +231,7 @@ class Group(Generic[I]):
                     if window.broken is not None:
                         outcomes.append(window.unsent())
                         continue
-                    size = self._size(item)
-                    window.add(self._add(item, size, window.expect(size), None))
+                    self._add(window.enter(item))
                     if window.full:
                         break
                 else:
@@ -247,11 +256,11 @@ class Group(Generic[I]):
         room = MAX_CALL_BYTES
         while len(taken) < MAX_ITEMS:
             entry = self._line.peek()
-            if entry is None or (taken and entry.size > room):
+            if entry is None or (taken and len(entry.data) > room):
                 break
             self._line.pop()
             entry.riding = True
-            room -= entry.size
+            room -= len(entry.data)
             taken.append(entry)
         self.lone = len(taken) == 1
         return taken
@@ -262,17 +271,16 @@ class Group(Generic[I]):
         self._line = Line()
         return taken
 
-    def build(self, riders: Sequence[Entry]) -> Transition[list[Verdict]]:
-        """Make the transition, with the next number."""
-        call = Call(self._tag, self._slot.draw())
-        return self._build(self.keys, call, [rider.item for rider in riders])
+    def head(self) -> Transition[list[Verdict]]:
+        """Make the next call, with its number and without its items."""
+        return self._build(self.keys, Call(self._tag, self._slot.draw()), ())
 
     def next(self, call: GroupCall) -> None:
         """Go on after a call has ended."""
         if self._call is call:
             self._call = None
             if self._line:
-                self._enter()
+                self._enter(prompt=len(self._line) >= MAX_ITEMS)
         self._slot.release(call)
 
     def sweep(self, now: float, patience: float, reason: str) -> None:
@@ -285,14 +293,10 @@ class Group(Generic[I]):
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _add(
-        self, item: I, size: int, done: Callable[[Any], None], give_up_at: float | None, *, prompt: bool = False
-    ) -> Entry:
-        entry = Entry(item, size, done, give_up_at)
+    def _add(self, entry: Entry, *, prompt: bool = False) -> None:
         self._line.append(entry)
         if self._call is None:
             self._enter(prompt=prompt)
-        return entry
 
     def _enter(self, *, prompt: bool = False) -> None:
         self._call = GroupCall(self, prompt=prompt)

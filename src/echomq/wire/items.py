@@ -1,7 +1,8 @@
-"""The items of a group commit: each with whoever waits for its verdict."""
+"""The items of a group commit: each spelled for the wire, with whoever waits for its verdict."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, final
 
@@ -9,7 +10,8 @@ import anyio
 
 from echomq._logs import get_logger
 from echomq.errors import UnavailableError
-from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS
+from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Item, spell
+from echomq.wire.calls import pack_part
 
 _AHEAD: Final = 4
 """Calls' worth of items that `many` keeps submitted: one on the wire, one ready, two of slack."""
@@ -17,29 +19,39 @@ _AHEAD: Final = 4
 _log = get_logger("echomq.wire")
 
 
-@final
 class Entry:
-    """One item and who waits for its verdict."""
+    """One item in line; the subclasses say who gets its verdict.
 
-    __slots__ = ("done", "give_up_at", "gone", "item", "riding", "size")
+    It is packed when it enters and not when its call leaves: that work is then done while the call before it is on the
+    wire, and an item that cannot be packed is its caller's affair, not its neighbours'.
+    """
 
-    def __init__(self, item: Any, size: int, done: Callable[[Any], None], give_up_at: float | None) -> None:
-        self.item = item
-        self.size = size
-        self.done = done
+    __slots__ = ("arguments", "data", "give_up_at", "gone", "riding")
+
+    def __init__(self, item: Item | str, give_up_at: float | None = None) -> None:
+        """Spell the item.
+
+        Raises:
+            TypeError: It cannot be packed.
+        """
+        arguments = spell(item)
+        self.arguments = len(arguments)
+        """How many arguments it is."""
+        self.data = pack_part(arguments)
+        """These, packed."""
         self.give_up_at = give_up_at
         self.gone = False
         self.riding = False
 
     def end(self, outcome: Any) -> None:
         """Hand the outcome over, once."""
-        if self.gone:
-            return
-        self.gone = True
-        try:
-            self.done(outcome)
-        except Exception:  # noqa: BLE001 - somebody's callback must not stop everybody's reader
-            _log.exception("a verdict's callback raised")
+        if not self.gone:
+            self.gone = True
+            self.deliver(outcome)
+
+    def deliver(self, outcome: Any) -> None:
+        """Give the outcome to whoever waits; must not raise."""
+        raise NotImplementedError
 
     def overdue(self, now: float, patience: float) -> bool:
         """Tell whether its time is up; its first sweep sets the time."""
@@ -50,19 +62,54 @@ class Entry:
 
 
 @final
-class Waiter:
-    """A caller that waits for an item's outcome."""
+class Awaited(Entry):
+    """An item whose caller waits for the outcome."""
 
     __slots__ = ("event", "outcome")
 
-    def __init__(self) -> None:
+    def __init__(self, item: Item | str) -> None:
+        super().__init__(item)
         self.event = anyio.Event()
         self.outcome: Any = None
 
-    def done(self, outcome: Any) -> None:
+    def deliver(self, outcome: Any) -> None:
         """Wake the caller with the outcome."""
         self.outcome = outcome
         self.event.set()
+
+
+@final
+class Submitted(Entry):
+    """An item whose outcome goes to a callback."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, item: Item | str, done: Callable[[Any], None], give_up_at: float | None) -> None:
+        super().__init__(item, give_up_at)
+        self.done = done
+
+    def deliver(self, outcome: Any) -> None:
+        """Call back."""
+        try:
+            self.done(outcome)
+        except Exception:  # noqa: BLE001 - somebody's callback must not stop everybody's reader
+            _log.exception("a verdict's callback raised")
+
+
+@final
+class Windowed(Entry):
+    """One of many items: its outcome has a place among theirs."""
+
+    __slots__ = ("at", "window")
+
+    def __init__(self, item: Item | str, window: Window, at: int) -> None:
+        super().__init__(item)
+        self.window = window
+        self.at = at
+
+    def deliver(self, outcome: Any) -> None:
+        """Put the outcome in its place."""
+        self.window.fill(self, outcome)
 
 
 @final
@@ -74,8 +121,8 @@ class Window:
     def __init__(self, outcomes: list[Any]) -> None:
         self._outcomes = outcomes
         self._bytes = 0
-        self._entries: list[Entry] = []
-        self._event = anyio.Event()
+        self._entries: deque[Windowed] = deque()
+        self._event: anyio.Event | None = None
         self.open = 0
         self.broken: UnavailableError | None = None
 
@@ -84,37 +131,37 @@ class Window:
         """Whether enough is submitted for now."""
         return self.open >= _AHEAD * MAX_ITEMS or self._bytes >= _AHEAD * MAX_CALL_BYTES
 
-    def expect(self, size: int) -> Callable[[Any], None]:
-        """Reserve the next place among the outcomes; answer who fills it."""
-        at = len(self._outcomes)
+    def enter(self, item: Item | str) -> Windowed:
+        """Reserve the next place among the outcomes for an item."""
+        entry = Windowed(item, self, len(self._outcomes))
         self._outcomes.append(None)
-        self.open += 1
-        self._bytes += size
-
-        def done(outcome: Any) -> None:
-            self._outcomes[at] = outcome
-            self.open -= 1
-            self._bytes -= size
-            if type(outcome) is UnavailableError:
-                self.broken = outcome
-            self._event.set()
-
-        return done
-
-    def add(self, entry: Entry) -> None:
-        """Note a submitted item, to take it out should the caller leave."""
         self._entries.append(entry)
+        self.open += 1
+        self._bytes += len(entry.data)
+        return entry
 
-    def entries(self) -> list[Entry]:
-        """Answer those that are still open; they are few, since the window is bounded."""
-        self._entries = [entry for entry in self._entries if not entry.gone]
-        return self._entries
+    def fill(self, entry: Windowed, outcome: Any) -> None:
+        """Put an outcome in its place, and wake who waits."""
+        self._outcomes[entry.at] = outcome
+        self.open -= 1
+        self._bytes -= len(entry.data)
+        if type(outcome) is UnavailableError:
+            self.broken = outcome
+        if self._event is not None:
+            self._event.set()
+            self._event = None
+
+    def entries(self) -> list[Windowed]:
+        """Answer those that are still open, to take them out should the caller leave."""
+        return [entry for entry in self._entries if not entry.gone]
 
     async def wait(self) -> None:
         """Wait for some outcome."""
-        await self._event.wait()
         self._event = anyio.Event()
-        self.entries()
+        await self._event.wait()
+        entries = self._entries  # answered in the order they went in, or nearly so
+        while entries and entries[0].gone:
+            entries.popleft()
 
     def unsent(self) -> UnavailableError:
         """Make the error of an item that is not sent any more."""
