@@ -121,17 +121,17 @@ PREFLIGHT, CALLS = "worker/preflight.py", "worker/calls.py"
 DEADLINES = (
     _m(
         "the first deadline counts from the claim's reply",
-        (RUN, "deadline=sent_at + self.options.lease", "deadline=anyio.current_time() + self.options.lease"),
+        (RUN, "deadline = sent_at + self.options.lease", "deadline = anyio.current_time() + self.options.lease"),
         by="worker/deadlines::deadline_here_is_a_margin_before_the_servers[False-trio]",
     ),
     _m(
         "the intake says a claim was sent when its reply came",
-        (INTAKE, "reply.now_ms, sent_at)", "reply.now_ms, anyio.current_time())"),
+        (INTAKE, "self._begin(calls, reply, sent_at)", "self._begin(calls, reply, anyio.current_time())"),
         by="worker/lease::claim_that_took_as_long_as_its_lease_begins_nothing[trio]",
     ),
     _m(
         "the first deadline has no margin",
-        (RUN, "deadline=sent_at + self.options.lease - self.options.margin", "deadline=sent_at + self.options.lease"),
+        (RUN, "deadline = sent_at + self.options.lease - self.options.margin", "deadline = sent_at + self.options.lease"),
         by="worker/deadlines::deadline_here_is_a_margin_before_the_servers[False-trio]",
     ),
     _m(
@@ -183,7 +183,7 @@ DEADLINES = (
     ),
     _m(
         "a claim whose reply took as long as the lease is begun",
-        (RUN, "self._spawn is None or lease.over(anyio.current_time()):", "self._spawn is None:"),
+        (RUN, " and anyio.current_time() < deadline\n", "\n"),
         by="worker/lease::claim_that_took_as_long_as_its_lease_begins_nothing[trio]",
     ),
     _m(
@@ -306,13 +306,12 @@ ENDINGS = (
     ),
     _m(
         "jobs of a claim that returns while stopping are begun",
-        (RUN, "if self._stop.is_set() or self._spawn is None or", "if self._spawn is None or"),
+        (RUN, "open_ = not self._stop.is_set() and ", "open_ = "),
         by="worker/shutdown::claim_that_returns_while_stopping_is_given_back[trio]",
     ),
     _m(
         "jobs of a claim that returns while stopping are kept",
-        (RUN, "            self._settler.release(lease)\n            return\n        if b\"stalls\"",
-         "            return\n        if b\"stalls\""),
+        (RUN, "                self._settler.release(lease)\n            elif", "                pass\n            elif"),
         by="worker/shutdown::claim_that_returns_while_stopping_is_given_back[trio]",
     ),
     _m(
@@ -389,7 +388,7 @@ VERDICTS = (
     ),
     _m(
         "a completion is not taken over after the worker's own claim of the job",
-        (RUN, 'if b"stalls" in claimed.record.row and self._settler', 'if b"" and self._settler'),
+        (RUN, 'elif not (b"stalls" in claimed.record.row and self._settler.take_over(lease)):', "else:"),
         by="worker/lease::completion_that_an_outage_delayed_is_accepted[trio-cut]",
     ),
     _m(
@@ -518,11 +517,6 @@ OTHERS = (
         by="worker/cancel::cancel_by_channel_ends_the_handler_and_the_job[trio]",
     ),
     _m(
-        "a lease is known by its job alone",
-        (LEASE, "return self.calls.queue, self.claimed.id, self.claimed.nonce", 'return self.calls.queue, self.claimed.id, ""'),
-        by="worker/deadlines::lease_is_known_by_its_claim[trio]",
-    ),
-    _m(
         "a later reason replaces an earlier one",
         (LEASE, "if self.reason is None or reason is Reason.LEASE_LOST:", "if True:"),
         by="worker/deadlines::first_reason_holds_unless_the_lease_is_lost[trio]",
@@ -540,7 +534,7 @@ OTHERS = (
     ),
     _m(
         "more is claimed than there are free slots",
-        (INTAKE, "reply = await calls.claim(free, self", "reply = await calls.claim(free + 1, self"),
+        (INTAKE, "count = min(free, self._portion)", "count = free + 1"),
         by="worker/basics::worker_respects_its_concurrency[trio]",
     ),
     _m(
@@ -567,8 +561,18 @@ OTHERS = (
     ),
     _m(
         "the next delayed job is waited for a second late",
-        (INTAKE, "more = reply.next_ms / 1000 if len(reply.jobs) < free else 0.0", "more = CAP if len(reply.jobs) < free else 0.0"),
+        (INTAKE, "more = reply.next_ms / 1000 if len(reply.jobs) < count else 0.0", "more = CAP if len(reply.jobs) < count else 0.0"),
         by="worker/idle::delayed_job_starts_when_it_is_due[trio]",
+    ),
+    _m(
+        "a claim that was filled says when the next job is due",
+        (INTAKE, "len(reply.jobs) < count else", "len(reply.jobs) < free else"),
+        by="worker/idle::delayed_job_starts_when_it_is_due_after_a_claim_that_was_filled[trio]",
+    ),
+    _m(
+        "one claim asks for all slots",
+        (INTAKE, "count = min(free, self._portion)", "count = free"),
+        by="worker/basics::claims_come_in_portions[trio-100-25]",
     ),
     _m(
         "a freed slot is not told to the intake",

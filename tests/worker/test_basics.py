@@ -13,6 +13,8 @@ import redis
 
 from echomq.app import App
 from echomq.job import Job, SyncJob
+from echomq.transitions import ClaimReply
+from echomq.worker.calls import QueueCalls
 from echomq.worker.entry import run_worker
 from echomq.worker.run import Worker
 from tests.worker.support import QUICK, Peek, running, until
@@ -130,6 +132,30 @@ async def test_worker_respects_its_concurrency(app: App, queue_name: str, peek: 
     assert most == 3
     # The slot is free when the handler has ended; its verdict may still be on the way.
     assert leases <= 2 * 3
+
+
+@pytest.mark.parametrize(("concurrency", "most"), [(3, 3), (20, 16), (100, 25)])
+async def test_claims_come_in_portions(
+    app: App, queue_name: str, monkeypatch: pytest.MonkeyPatch, concurrency: int, most: int
+) -> None:
+    """No claim asks for more than a quarter of many slots, so that server and handlers work at the same time."""
+    asked: list[int] = []
+
+    @app.task(queue=queue_name)
+    async def handle() -> None:
+        pass
+
+    async def claim(self: QueueCalls, count: int, lease: float) -> ClaimReply:
+        asked.append(count)
+        return await original(self, count, lease)
+
+    original = QueueCalls.claim
+    monkeypatch.setattr(QueueCalls, "claim", claim)
+    async with app:
+        await app.enqueue_many(handle.call() for _ in range(300))
+        async with running(app, concurrency=concurrency) as worker:
+            await until(lambda: worker.statistics().counters.completed == 300)
+    assert max(asked) == most
 
 
 async def test_worker_serves_a_bare_queue_with_one_handler(app: App, queue_name: str, peek: Peek) -> None:

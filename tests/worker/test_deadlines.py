@@ -14,7 +14,7 @@ from echomq.worker.heartbeat import Heartbeat
 from echomq.worker.options import WorkerOptions
 from echomq.worker.reasons import Reason
 from echomq.worker.timers import Timers
-from tests.worker.fakes import FakeCalls, make_lease
+from tests.worker.fakes import make_lease
 from tests.worker.support import TRIO, Peek, proxied, running, until
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ async def test_deadline_here_is_a_margin_before_the_servers(
 
         @app.task(queue=queue_name, timeout=600)
         async def handle(job: Job) -> None:
-            (lease,) = worker._leases.values()
+            (lease,) = worker._leases
             if renewed:
                 await until(lambda: worker.statistics().renewals)
             # The server's first: the time in between can only make ours smaller.
@@ -78,12 +78,6 @@ async def test_renewal_keeps_the_timeout() -> None:
     assert lease.scope.deadline == lease.deadline
     lease.renewed(lease.deadline + 100)
     assert lease.scope.deadline == lease.timeout_at < lease.deadline
-
-
-async def test_lease_is_known_by_its_claim() -> None:
-    """A worker may claim its own reaped job while the old handler is dying: two leases of one job."""
-    calls = FakeCalls()
-    assert make_lease(calls, token=1).key != make_lease(calls, token=2).key
 
 
 async def test_first_reason_holds_unless_the_lease_is_lost() -> None:

@@ -114,6 +114,26 @@ async def test_delayed_job_starts_when_it_is_due(app: App, queue_name: str, long
             await until(lambda: ran == [1, 2])
 
 
+async def test_delayed_job_starts_when_it_is_due_after_a_claim_that_was_filled(
+    app: App, queue_name: str, peek: Peek, long_parks: None
+) -> None:
+    """A claim that got all it asked for does not say when the next job is due: with slots left, ask again."""
+    ran: list[int] = []
+
+    @app.task(queue=queue_name)
+    async def handle(n: int) -> None:
+        ran.append(n)
+
+    async with app:
+        await handle.options(delay=0.5).enqueue(1)
+        await app.enqueue_many(handle.call(0) for _ in range(25))
+        peek.client.delete(peek.keys.wake)  # no bell: only the timer is left
+        async with running(app, concurrency=100):
+            with anyio.fail_after(PROMPT):
+                await until(lambda: len(ran) == 26)
+    assert ran[-1] == 1
+
+
 @pytest.mark.parametrize("how", ["enqueue", "resume", "release", "reap", "redrive", "promote", "snooze", "fail"])
 async def test_whatever_makes_work_ready_wakes_a_parked_worker(
     app: App, queue_name: str, peek: Peek, long_parks: None, how: str

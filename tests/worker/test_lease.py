@@ -53,7 +53,7 @@ async def test_lost_lease_ends_the_handler_and_writes_nothing(app: App, queue_na
         try:
             await anyio.sleep_forever()
         finally:
-            (lease,) = worker._leases.values()
+            (lease,) = worker._leases
             overs.append(lease.over(anyio.current_time()))
             seen.append(job.cancel_reason)
             with anyio.CancelScope(shield=True):
@@ -94,7 +94,7 @@ async def test_lost_lease_overrides_a_cancel_request(app: App, queue_name: str, 
     async with app, running(app, lease=0.9, **ONE) as worker:
         job = await handle.enqueue()
         await began.wait()
-        (lease,) = worker._leases.values()
+        (lease,) = worker._leases
         await job.cancel(reason="by hand")
         await until(lambda: lease.reason is Reason.CANCELLED)
         peek.client.hdel(peek.keys.job(job.id), "cancel")  # else the reap below ends it

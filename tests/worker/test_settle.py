@@ -41,7 +41,7 @@ async def test_completion_after_the_local_deadline_is_sent(server_url: str, queu
             ran.append(job.attempt)
             if job.attempt > 1:
                 return
-            (lease,) = worker._leases.values()
+            (lease,) = worker._leases
             proxy.frozen = True
             with anyio.CancelScope(shield=True):
                 await until(lambda: lease.over(anyio.current_time()))

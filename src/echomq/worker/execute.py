@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import anyio
@@ -20,7 +21,7 @@ from echomq.transitions import Checkpoint, LogLine, Progress
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from echomq.backoff import Backoff
     from echomq.worker.lease import Lease
@@ -187,9 +188,9 @@ def is_foreign(error: BaseException) -> bool:
 
 
 async def execute(
-    lease: Lease, handlers: Mapping[str, Handler], codec: Codec, *, threads: anyio.CapacityLimiter
+    lease: Lease, name: str, handler: Handler | None, codec: Codec, *, threads: anyio.CapacityLimiter
 ) -> Outcome:
-    """Run the handler of a claimed job until it has ended.
+    """Run the handler of a claimed job, by its task's name, until it has ended; None: there is none of that name.
 
     Raises:
         KeyboardInterrupt: Ctrl-C, or a group that holds it.
@@ -200,8 +201,6 @@ async def execute(
     """
     claimed = lease.claimed
     record = claimed.record
-    name = record.task
-    handler = handlers.get(name)
     if handler is None:
         return Unfit(LookupError(f"unknown task {name!r} on queue {lease.calls.queue!r}"))
     try:
@@ -241,20 +240,23 @@ async def _call(
     lease: Lease, handler: Handler, args: list[Any], kwargs: dict[str, Any], threads: anyio.CapacityLimiter
 ) -> Returned | Raised:
     """Call the handler; whatever it raises is answered, a cancellation too."""
-
-    def in_thread() -> Returned | Raised:
-        lease.thread = threading.get_ident()
-        try:
-            return Returned(handler.function(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001 - a future would choke on some: GeneratorExit, CancelledError
-            return Raised(error)
-
     try:
         if not handler.is_async:
-            return await anyio.to_thread.run_sync(in_thread, limiter=threads)
+            work = partial(_call_in_thread, lease, handler.function, args, kwargs)
+            return await anyio.to_thread.run_sync(work, limiter=threads)
         lease.coroutine = handler.function(*args, **kwargs)
         return Returned(await lease.coroutine)
     except BaseException as error:  # noqa: BLE001 - `execute` raises what is not the handler's
+        return Raised(error)
+
+
+def _call_in_thread(
+    lease: Lease, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+) -> Returned | Raised:
+    lease.thread = threading.get_ident()
+    try:
+        return Returned(function(*args, **kwargs))
+    except BaseException as error:  # noqa: BLE001 - a future would choke on some: GeneratorExit, CancelledError
         return Raised(error)
 
 

@@ -1,7 +1,7 @@
 """Intake: claims for the free slots, and a doorbell to wait at when nothing is ready (Runtime, section 4).
 
 Theory of operation
-    One claim at a time, for as many jobs as there are free slots and never more: there is no prefetch. When no queue
+    One claim at a time, never for more jobs than there are free slots: there is no prefetch. When no queue
     has anything ready, the intake parks on a connection that carries nothing but `BLPOP wake`. A ring, or its own
     timer, makes it send an ordinary claim. The timer is what the claims answered as `next`: one worker of a queue gets
     the true moment and wakes to the millisecond, the others get the cap of a second.
@@ -30,7 +30,7 @@ from echomq.worker.signals import Signal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from echomq.protocol.records import Claimed
+    from echomq.transitions import ClaimReply
     from echomq.wire.park import Park
     from echomq.worker.calls import QueueCalls
     from echomq.worker.options import WorkerOptions
@@ -41,6 +41,10 @@ BACKOFF_CAP: float = 1.0
 QUIET: float = 0.05
 """Seconds for which a queue that had nothing is passed over while another has work: an idle queue must not cost a busy
 one a round trip each time. What a new job there may wait on a worker that is busy elsewhere."""
+PORTIONS: int = 4
+PORTION_LEAST: int = 16
+"""A claim asks for this part of the slots at most, but for this many at least: the server then works on one portion
+while the handlers of another run, where one claim for all slots would let the two wait for each other in turn."""
 RING_WITHIN: float = 1.0
 """Seconds that ringing may take when the intake leaves its park for good."""
 
@@ -57,7 +61,7 @@ class Intake:
         options: WorkerOptions,
         *,
         free: Callable[[], int],
-        begin: Callable[[QueueCalls, Claimed, int, float], None],
+        begin: Callable[[QueueCalls, ClaimReply, float], None],
         claimed: Callable[[], None],
     ) -> None:
         """Make an intake.
@@ -66,7 +70,7 @@ class Intake:
             queues: The queues to claim from, in rotating order.
             options: The worker's options.
             free: How many jobs may be claimed now.
-            begin: Takes a claimed job: its queue, the claim, the server's ms, and when the claim was sent.
+            begin: Takes claimed jobs: their queue, the claim's reply, and when the claim was sent.
             claimed: Called after each claim that succeeded.
         """
         self._queues = deque(queues)
@@ -74,6 +78,7 @@ class Intake:
         self._busy = False
         self._options = options
         self._free = free
+        self._portion = max(PORTION_LEAST, options.concurrency // PORTIONS)
         self._begin = begin
         self._claimed = claimed
         self._slot = Signal()
@@ -133,7 +138,8 @@ class Intake:
                 wait = min(wait, self._failing[calls][1] - sent_at)
                 continue
             try:
-                reply = await calls.claim(free, self._options.lease)
+                count = min(free, self._portion)
+                reply = await calls.claim(count, self._options.lease)
             except ProtocolMismatchError:
                 raise
             except EchoMQError as error:
@@ -144,10 +150,9 @@ class Intake:
                 wait = min(wait, pause)
                 continue
             self._failing.pop(calls, None)
-            for job in reply.jobs:
-                self._begin(calls, job, reply.now_ms, sent_at)
+            self._begin(calls, reply, sent_at)
             self._claimed()
-            more = reply.next_ms / 1000 if len(reply.jobs) < free else 0.0
+            more = reply.next_ms / 1000 if len(reply.jobs) < count else 0.0
             self._busy = self._busy or bool(reply.jobs)
             self._quiet[calls] = anyio.current_time() + min(more, QUIET)
             wait = min(wait, more)

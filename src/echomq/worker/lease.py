@@ -11,8 +11,8 @@ Theory of operation
 
 If you change this
     Never count a deadline from a reply. Never renew after the handler has ended (`settle` takes the lease out first).
-    A lease is known by its claim's nonce: a worker may claim its own reaped job anew while the old scope is still
-    dying, and from a server that lost the first claim even under the same token.
+    A lease is one claim: a worker may claim its own reaped job anew while the old scope is still dying, and from a
+    server that lost the first claim even under the same token. So leases are never looked up by job and token alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,18 @@ class Lease:
         "scope", "started_at", "stopped_at", "thread", "timeout_at",
     )  # fmt: skip
 
-    def __init__(self, calls: QueueCalls, claimed: Claimed, *, now_ms: int, deadline: float) -> None:
+    def __init__(
+        self, calls: QueueCalls, claimed: Claimed, *, now_ms: int, deadline: float, scope: Any = anyio.CancelScope
+    ) -> None:
+        """Make a lease.
+
+        Args:
+            calls: The calls of its queue.
+            claimed: The claim.
+            now_ms: See there.
+            deadline: See there.
+            scope: The loop's class of cancel scopes, anyio's or its backend's own.
+        """
         self.calls = calls
         self.claimed = claimed
         self.now_ms = now_ms
@@ -48,7 +59,7 @@ class Lease:
         self.deadline = deadline
         """When the lease is over here, on anyio's clock."""
         self.timeout_at = math.inf
-        self.scope = anyio.CancelScope(deadline=deadline)
+        self.scope: anyio.CancelScope = scope(deadline=deadline)
         self.reason: Reason | None = None
         self.reason_detail = ""
         self.running = True
@@ -64,15 +75,6 @@ class Lease:
         """What a coroutine function answered, for the log."""
         self.completion: Completion | None = None
         """The verdict of a handler that returned, until it is delivered."""
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """What the lease is known by: queue, job and the claim's nonce.
-
-        Not the token: a server that lost a claim hands it out again, perhaps to this very worker, while the old handler
-        is still dying.
-        """
-        return self.calls.queue, self.claimed.id, self.claimed.nonce
 
     def limit(self, timeout: float | None) -> None:
         """Start the handler's own clock.

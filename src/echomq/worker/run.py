@@ -16,7 +16,7 @@ If you change this
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import anyio
 import anyio.abc
@@ -38,7 +38,7 @@ from echomq.worker.pump import run_pump
 from echomq.worker.reasons import Outcome, Raised, Reason, Stopped
 from echomq.worker.settle import Settler
 from echomq.worker.signals import Signal
-from echomq.worker.spawn import spawner
+from echomq.worker.spawn import scope_class, spawner
 from echomq.worker.statistics import Counters, WorkerStatistics
 from echomq.worker.timers import Timers
 from echomq.worker.watchdog import Watchdog
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from echomq.protocol.codec import Codec
     from echomq.protocol.keys import QueueKeys
-    from echomq.protocol.records import Claimed
+    from echomq.transitions import ClaimReply
     from echomq.wire.client import WireClient
     from echomq.worker.execute import Handler
     from echomq.worker.options import WorkerOptions
@@ -93,9 +93,9 @@ class Worker:
         self._counters = Counters()
         self._heartbeat = Heartbeat(options, self._timers)
         self._settler = Settler(options, self._timers, self._counters, on_settled=self._slot_freed)
-        self._leases: dict[tuple[str, str, str], Lease] = {}
+        self._leases: set[Lease] = set()
         self._watchdog = Watchdog(
-            self._leases.values, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed
+            lambda: self._leases, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed
         )
         self._threads = anyio.CapacityLimiter(options.concurrency)
         self._intake = Intake(
@@ -111,6 +111,7 @@ class Worker:
         self._started: anyio.abc.TaskStatus[Worker] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._spawn: Callable[[Callable[[Lease], Awaitable[None]], Lease], object] | None = None
+        self._scope: Any = anyio.CancelScope
 
     # --- what others see ---------------------------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ class Worker:
         try:
             with self._watchdog:
                 async with anyio.create_task_group() as tasks:
-                    self._tasks, self._spawn = tasks, spawner(tasks)
+                    self._tasks, self._spawn, self._scope = tasks, spawner(tasks), scope_class(tasks)
                     async with anyio.create_task_group() as service:
                         for part in (self._timers.run, self._watchdog.run, self._pump, self._control, self._claim):
                             service.start_soon(self._guard, part, name=f"echomq {part.__name__.strip('_')}")
@@ -218,7 +219,7 @@ class Worker:
 
     async def _control(self) -> None:
         def find(queue: str, id: str, token: int) -> Lease | None:
-            of_job = (lease for key, lease in self._leases.items() if key[:2] == (queue, id))
+            of_job = (each for each in self._leases if each.claimed.id == id and each.calls.queue == queue)
             return next((lease for lease in of_job if lease.claimed.token == token), None)
 
         try:
@@ -237,23 +238,25 @@ class Worker:
             return 0
         return self.options.concurrency - len(self._leases)
 
-    def _begin(self, calls: QueueCalls, claimed: Claimed, now_ms: int, sent_at: float) -> None:
-        lease = Lease(calls, claimed, now_ms=now_ms, deadline=sent_at + self.options.lease - self.options.margin)
-        self._counters.claimed += 1
-        if self._stop.is_set() or self._spawn is None or lease.over(anyio.current_time()):
-            # Also when the claim's reply took as long as the lease: the handler must not begin.
-            self._settler.release(lease)
-            return
-        if b"stalls" in claimed.record.row and self._settler.take_over(lease):
-            return
-        self._leases[lease.key] = lease
-        self._heartbeat.watch(lease, sent_at)
-        self._spawn(self._run_lease, lease)
+    def _begin(self, calls: QueueCalls, reply: ClaimReply, sent_at: float) -> None:
+        deadline = sent_at + self.options.lease - self.options.margin
+        # Not if the claim's reply took as long as the lease: no handler may begin.
+        open_ = not self._stop.is_set() and anyio.current_time() < deadline
+        self._counters.claimed += len(reply.jobs)
+        for claimed in reply.jobs:
+            lease = Lease(calls, claimed, now_ms=reply.now_ms, deadline=deadline, scope=self._scope)
+            if not open_ or self._spawn is None:
+                self._settler.release(lease)
+            elif not (b"stalls" in claimed.record.row and self._settler.take_over(lease)):
+                self._leases.add(lease)
+                self._heartbeat.watch(lease, sent_at)
+                self._spawn(self._run_lease, lease)
 
     async def _run_lease(self, lease: Lease) -> None:
-        handlers = self._handlers[lease.calls.queue]
+        name = lease.claimed.record.task
+        handler = self._handlers[lease.calls.queue].get(name)
         try:
-            outcome: Outcome = await execute(lease, handlers, self._codec, threads=self._threads)
+            outcome: Outcome = await execute(lease, name, handler, self._codec, threads=self._threads)
         except anyio.get_cancelled_exc_class() as error:
             # Nobody cancels a lease from outside but a core that dies. On asyncio a handler may be hit all the same,
             # by a task of its own that was cancelled and that it awaited.
@@ -268,13 +271,13 @@ class Worker:
                 # What a handler left behind made our own steps fail. Given back, it would do so for ever.
                 outcome = Raised(error)
         finally:
-            del self._leases[lease.key]
+            self._leases.remove(lease)
             self._heartbeat.forget(lease)
             self._slot_freed()
             if not self._leases:
                 self._drained.send()
         try:
-            self._settler.settle(lease, outcome, handlers.get(lease.claimed.record.task))
+            self._settler.settle(lease, outcome, handler)
         except KeyboardInterrupt as error:
             self._fail(error)
 
@@ -317,7 +320,7 @@ class Worker:
         with anyio.move_on_after(options.grace):
             await self._until_drained_or_hurried()
         end = anyio.current_time() + options.cleanup + EPSILON
-        for lease in list(self._leases.values()):
+        for lease in list(self._leases):
             lease.stop(Reason.SHUTDOWN)
         await self._until_drained()  # however long it takes; the watchdog names those that will not end
         with anyio.CancelScope(deadline=max(end, anyio.current_time() + EPSILON)):
