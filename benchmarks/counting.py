@@ -22,6 +22,7 @@ from echomq.app import App
 from echomq.backoff import Fixed
 from echomq.embedded import open_server_async
 from echomq.tasks import Task
+from echomq.transitions.scripts import ALL_VERBS, load
 from echomq.worker.entry import run_worker
 from echomq.worker.run import Worker
 
@@ -31,9 +32,8 @@ STORED = 20_000
 """Jobs whose memory is looked at: enough for the server's buffers not to count."""
 DRAIN = 5_000
 RETRY = 1_000
-IDLE_WORKERS = 20
-"""Idle workers side by side, each with a queue of its own: their jitter averages out within a few seconds."""
-IDLE_SECONDS = 3.0
+IDLE_FROM, IDLE_UNTIL = 0.1, 2.2
+"""Seconds after an idle worker's first claim: it waits 0.8 to 1 s before each next one, so that there are two."""
 CONCURRENCY = 100
 
 WARM_UP = "warm-up"
@@ -46,17 +46,19 @@ class Meter:
     """The server's counters between two moments, without what reading them costs."""
 
     def __init__(self, client: redis.Redis) -> None:
-        """Make one while nobody else talks to the server."""
         self._client = client
-        Counters.read(client)  # the handshake
-        first, second = Counters.read(client), Counters.read(client)
-        self._own = {name: second.since(first, 1)[name] for name in ("reads", "received", "sent")}
-        self._before = second
+        self._before = Counters.read(client)  # the handshake is over
+        self._own: Found = {}
         self.by_name: dict[str, int] = {}
         """How often each command was called in the last measurement."""
 
     def start(self) -> None:
-        self._before = Counters.read(self._client)
+        """Begin. Two readings at which nothing else was asked in between tell what one costs."""
+        while True:
+            first, self._before = Counters.read(self._client), Counters.read(self._client)
+            if not self._before.asked(first):
+                break
+        self._own = {name: self._before.since(first, 1)[name] for name in ("reads", "received", "sent")}
 
     def take(self, jobs: int) -> Found:
         now = Counters.read(self._client)
@@ -99,6 +101,8 @@ async def _nothing(_text: str) -> None:
 async def _stage() -> AsyncIterator[Stage]:
     async with open_server_async() as server:
         with redis.Redis.from_url(server.url) as client:
+            for verb in ALL_VERBS:
+                client.script_load(load(verb).source)
             meter = Meter(client)
             app, task = _make_app(server.url, _nothing)
             async with app:
@@ -197,27 +201,12 @@ async def retry() -> Found:
 
 
 async def idle() -> Found:
-    """Let workers wait for work that does not come."""
-    async with _stage() as stage, trio.open_nursery() as nursery:
-        ready = 0
-
-        async def wait(queue: str) -> None:
-            nonlocal ready
-            async with _working(stage.url, _nothing, queue):
-                ready += 1
-                await trio.sleep_forever()
-
-        for number in range(IDLE_WORKERS):
-            nursery.start_soon(wait, f"idle-{number}")
-        await _until(lambda: ready == IDLE_WORKERS)
-        await trio.sleep(0.2)
-        began = trio.current_time()
+    """Let a worker wait for work that does not come."""
+    async with _stage() as stage, _working(stage.url, _nothing):
+        await trio.sleep(IDLE_FROM)
         stage.meter.start()
-        await trio.sleep(IDLE_SECONDS)
-        found = stage.meter.take(IDLE_WORKERS)
-        seconds = trio.current_time() - began
-        nursery.cancel_scope.cancel()
-        return {name: value / seconds for name, value in found.items()}
+        await trio.sleep(IDLE_UNTIL - IDLE_FROM)
+        return stage.meter.take(1)
 
 
 SCENARIOS: dict[str, Callable[[], Awaitable[Found]]] = {

@@ -84,7 +84,7 @@ class Grid:
 
     def markdown(self) -> str:
         align = f"| --- |{' ---: |' * (len(self.head) - 1)}"
-        lines = [f"| {' | '.join(row)} |" for row in self.rows]
+        lines = [f"| {' | '.join(cell.replace('|', ' ') for cell in row)} |" for row in self.rows]
         return "\n".join([f"### {self.title}", "", f"| {' | '.join(self.head)} |", align, *lines, ""])
 
 
