@@ -30,8 +30,7 @@ def not_sent(broken: UnavailableError) -> UnavailableError:
 
 def broken_by(answers: list[Any]) -> UnavailableError | None:
     """Answer the error after which nothing more is sent, if it came to that."""
-    last = answers[-1] if answers else None
-    return last if isinstance(last, UnavailableError) else None
+    return next((each for each in reversed(answers) if isinstance(each, UnavailableError)), None)
 
 
 def content_of(call: JobCall[Any]) -> Content:

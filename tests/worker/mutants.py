@@ -601,7 +601,7 @@ OTHERS = (
     ),
     _m(
         "the watchdog ends no scope that is over",
-        (WATCHDOG, '                lease.stop(Reason.LEASE_LOST, "not renewed in time")', "                pass"),
+        (WATCHDOG, '                lease.stop(Reason.LEASE_LOST, UNRENEWED)', "                pass"),
         by="worker/intake::watchdog_ends_what_is_over[trio-lease]",
     ),
     _m(
@@ -619,6 +619,11 @@ OTHERS = (
         "ready again before a claim has succeeded",
         (RUN, "    def _was_disconnected(self) -> None:\n        self._fresh = False", "    def _was_disconnected(self) -> None:\n        pass"),
         by="worker/outage::ready_only_after_a_claim_has_succeeded_again[trio]",
+    ),
+    _m(
+        "ready while every claim is refused",
+        (RUN, " and not self._intake.refused", ""),
+        by="worker/intake::worker_that_the_server_refuses_is_not_ready[trio]",
     ),
     _m(
         "ready while the loop is late",

@@ -237,7 +237,7 @@ async def test_queue_that_fails_is_left_alone_and_slows_no_other(app: App, queue
                     await good.enqueue(n)
                     await until(lambda: ran[-1:] == [n])  # noqa: B023 - awaited at once
         failures = [line for line in logs if line["event"] == "claim_failed"]
-        assert 1 <= len(failures) <= 20
+        assert len(failures) == 1  # for each reason, and not for each try
         assert {line["queue"] for line in failures} == {f"{queue_name}-bad"}
     finally:
         peek.client.delete(broken)

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from structlog.testing import capture_logs
 
 from echomq.app import App
 from echomq.errors import ServerError
@@ -64,6 +65,23 @@ async def test_claims_that_fail_are_spaced(
             await anyio.sleep(0.5)
         assert 0 < len(failed) < FEW
         await until(lambda: ran == [1])
+
+
+async def test_worker_that_the_server_refuses_is_not_ready(app: App, handle: Any, ran: list[int], peek: Peek) -> None:
+    """The connection stands and every claim fails: an orchestrator must hear of it. Told once, over at once."""
+    with capture_logs() as logs:
+        async with app, running(app) as worker:
+            await until(lambda: worker.statistics().ready)
+            peek.client.set(peek.keys.pending, "no set")
+            peek.client.lpush(peek.keys.wake, "1")
+            await until(lambda: not worker.statistics().ready)
+            await anyio.sleep(0.5)
+            assert not worker.statistics().ready
+            peek.client.delete(peek.keys.pending)
+            await until(lambda: worker.statistics().ready)
+            await handle.enqueue()
+            await until(lambda: ran)
+    assert len([line for line in logs if line["event"] == "claim_failed"]) == 1
 
 
 @TRIO
@@ -132,6 +150,12 @@ async def test_stop_does_not_wait_for_a_server_that_was_never_up(queue_name: str
             tasks.start_soon(partial(run_worker, app, cleanup=600.0))
             await anyio.sleep(0.3)
             tasks.cancel_scope.cancel()
+
+
+async def test_lease_that_ends_by_the_clock_says_why() -> None:
+    """The log of a lost lease is read at night."""
+    lease = make_lease(left=0.0)
+    assert (lease.why(), lease.reason_detail) == (Reason.LEASE_LOST, "not renewed in time")
 
 
 @pytest.mark.parametrize("what", ["lease", "timeout"])

@@ -97,6 +97,24 @@ async def test_verdict_that_the_server_could_not_take_is_sent_again(monkeypatch:
     assert len({item for item, _ in complete.submitted}) == 1
 
 
+async def test_refusal_of_a_verdict_that_was_sent_before_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first sending may have counted although its answer was an error: nobody should look for lost work."""
+    monkeypatch.setattr(settle, "AGAIN", 0.02)
+    timers, lease = Timers(), make_lease()
+    settler = make_settler(timers)
+    complete = lease.calls.complete
+    with capture_logs() as logs:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(timers.run)
+            settler.settle(lease, Returned(None), None)
+            complete.submitted[0][1](ServerError("MISCONF", "the disk is full"))
+            await until(lambda: len(complete.submitted) == 2)
+            complete.submitted[1][1](Verdict("EMQSTALE", "done"))
+            tasks.cancel_scope.cancel()
+    (line,) = [line for line in logs if line["event"] == "verdict_refused"]
+    assert "may have counted" in line["hint"]
+
+
 async def test_verdict_is_given_up_after_its_time() -> None:
     """`settle_within` is over before the next try would be: it is told, and kept no longer."""
     timers, lease = Timers(), make_lease()

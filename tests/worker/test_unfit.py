@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 
@@ -105,3 +107,35 @@ async def test_job_that_did_not_fit_runs_where_it_does(app: App, queue_name: str
             await until(lambda: peek.state(job.id) == "schedule")
         async with running(newer):
             await until(lambda: done == [7])
+
+
+async def test_job_that_gets_no_thread_is_put_off(
+    app: App, queue_name: str, peek: Peek, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that may start no thread is in trouble, the job is not: another worker may have one."""
+
+    async def refused(*_: Any, **__: Any) -> Any:
+        await anyio.lowlevel.checkpoint()
+        raise RuntimeError("can't start new thread")
+
+    @app.task(queue=queue_name, max_attempts=1)
+    def handle() -> None:
+        pass
+
+    monkeypatch.setattr("anyio.to_thread.run_sync", refused)
+    async with app, running(app):
+        job = await handle.enqueue()
+        await until(lambda: peek.state(job.id) == "schedule")
+    assert (peek.record(job.id).failures, peek.record(job.id).stalls) == (0, 0)
+
+
+async def test_thread_handler_that_raises_has_failed(app: App, queue_name: str, peek: Peek) -> None:
+    """Also with the error that a missing thread gives."""
+
+    @app.task(queue=queue_name, max_attempts=1)
+    def handle() -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with app, running(app):
+        job = await handle.enqueue()
+        await until(lambda: peek.state(job.id) == "dead")

@@ -218,7 +218,7 @@ async def execute(
         args, kwargs = handler.inject(kind(lease.calls.queue, claimed.id, claimed.token, record, notes), args, kwargs)
     structlog.contextvars.bind_contextvars(queue=lease.calls.queue, job=claimed.id, task=name, attempt=claimed.token)
     lease.limit(timeout)
-    outcome: Returned | Raised | None = None
+    outcome: Returned | Raised | Unfit | None = None
     with lease.scope:
         # What it raises is kept from the scope, which would look for cancellations in it, however deep it is.
         outcome = await _call(lease, handler, args, kwargs, threads)
@@ -238,7 +238,7 @@ async def execute(
 
 async def _call(
     lease: Lease, handler: Handler, args: list[Any], kwargs: dict[str, Any], threads: anyio.CapacityLimiter
-) -> Returned | Raised:
+) -> Returned | Raised | Unfit:
     """Call the handler; whatever it raises is answered, a cancellation too."""
     try:
         if not handler.is_async:
@@ -247,6 +247,8 @@ async def _call(
         lease.coroutine = handler.function(*args, **kwargs)
         return Returned(await lease.coroutine)
     except BaseException as error:  # noqa: BLE001 - `execute` raises what is not the handler's
+        if not handler.is_async and lease.thread is None and type(error) is RuntimeError:
+            return Unfit(error)  # no thread to be had: not the job's fault, and another worker may have one
         return Raised(error)
 
 

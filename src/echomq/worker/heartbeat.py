@@ -22,6 +22,8 @@ from echomq.transitions import Renewal
 from echomq.worker.reasons import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from echomq.errors import EchoMQError
     from echomq.worker.lease import Lease
     from echomq.worker.options import WorkerOptions
@@ -40,13 +42,23 @@ _log = get_logger("echomq.worker")
 class Heartbeat:
     """Renews leases while their handlers run."""
 
-    def __init__(self, options: WorkerOptions, timers: Timers) -> None:
+    def __init__(self, options: WorkerOptions, timers: Timers, *, renewed: Callable[[], None] = lambda: None) -> None:
+        """Make a heartbeat.
+
+        Args:
+            options: The worker's options.
+            timers: The worker's clock.
+            renewed: Called when the server has confirmed a renewal: it serves us.
+        """
         self._due: dict[Lease, float] = {}
         self._latest = 0.0
         self._armed = False
         self._lease = options.lease
         self._margin = options.margin
         self._timers = timers
+        self._renewed = renewed
+        self._unrenewed: set[Lease] = set()
+        """Whose last renewal got an error: told once, not with each try."""
         self.renewals = 0
         """How many renewals the server confirmed."""
 
@@ -62,6 +74,7 @@ class Heartbeat:
     def forget(self, lease: Lease) -> None:
         """The handler has ended: renew its lease no more."""
         self._due.pop(lease, None)
+        self._unrenewed.discard(lease)
 
     def _add(self, lease: Lease, renewed_at: float) -> None:
         moment = renewed_at + self._lease / 3
@@ -103,13 +116,17 @@ class Heartbeat:
         if not lease.running:
             return
         if not isinstance(verdict, Verdict):
-            _log.warning("lease_not_renewed", job=lease.claimed.id, queue=lease.calls.queue, error=str(verdict))
+            if lease not in self._unrenewed:
+                self._unrenewed.add(lease)
+                _log.warning("lease_not_renewed", job=lease.claimed.id, queue=lease.calls.queue, error=str(verdict))
             self._timers.at(anyio.current_time() + min(RETRY, self._lease / 10), partial(self._renew, lease))
             return
         if not verdict.ok:
             lease.stop(Reason.LEASE_LOST, verdict.code)
             return
         self.renewals += 1
+        self._unrenewed.discard(lease)
+        self._renewed()
         lease.renewed(asked_at + self._lease - self._margin)
         self._add(lease, asked_at)
         if verdict.code == "cancel":

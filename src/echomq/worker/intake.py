@@ -83,14 +83,19 @@ class Intake:
         self._claimed = claimed
         self._slot = Signal()
         self._random = random.Random()
-        self._failing: dict[QueueCalls, tuple[int, float]] = {}
-        """Queues whose last claim failed: how often in a row, and until when they are left alone."""
+        self._failing: dict[QueueCalls, tuple[int, float, str]] = {}
+        """Queues whose last claim failed: how often in a row, until when they are left alone, and why."""
         self._park_errors = 0
         self.stopping = False
         self.idle = False
         """Whether the last look found nothing to claim in any queue."""
         self._park_scope: anyio.CancelScope | None = None
         self._awake = anyio.Event()
+
+    @property
+    def refused(self) -> bool:
+        """Whether every queue's last claim has failed: nothing can be got, though the connection may stand."""
+        return len(self._failing) == len(self._queues)
 
     def slot_freed(self) -> None:
         """A slot is free: claim for it."""
@@ -115,7 +120,7 @@ class Intake:
                 wait = await self._round()
                 if wait <= 0:
                     continue
-                if len(self._failing) == len(self._queues):
+                if self.refused:
                     await self._pause(wait)
                 else:
                     await self._wait(park, wait)
@@ -143,10 +148,11 @@ class Intake:
             except ProtocolMismatchError:
                 raise
             except EchoMQError as error:
-                _log.warning("claim_failed", queue=calls.queue, error=str(error))
-                count = self._failing.get(calls, (0, 0.0))[0] + 1
-                pause = self._backoff(count)
-                self._failing[calls] = (count, anyio.current_time() + pause)
+                failures, _, known = self._failing.get(calls, (0, 0.0, ""))
+                if str(error) != known:  # once for each reason, not for each try
+                    _log.warning("claim_failed", queue=calls.queue, error=str(error))
+                pause = self._backoff(failures + 1)
+                self._failing[calls] = (failures + 1, anyio.current_time() + pause, str(error))
                 wait = min(wait, pause)
                 continue
             self._failing.pop(calls, None)

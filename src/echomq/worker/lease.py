@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import anyio
 
@@ -31,13 +31,17 @@ if TYPE_CHECKING:
     from echomq.worker.calls import QueueCalls
 
 
+UNRENEWED: Final = "not renewed in time"
+"""Why a lease is lost that the server has said nothing about."""
+
+
 @final
 class Lease:
     """One claimed job under its lease."""
 
     __slots__ = (
-        "calls", "claimed", "completion", "coroutine", "deadline", "named", "now_ms", "reason", "reason_detail", "running",
-        "scope", "started_at", "stopped_at", "thread", "timeout_at",
+        "calls", "claimed", "completion", "coroutine", "deadline", "named", "now_ms", "reason", "reason_detail", "resent",
+        "running", "scope", "started_at", "stopped_at", "thread", "timeout_at",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +77,8 @@ class Lease:
         """The identifier of the thread the handler runs in, for the log; None for a coroutine function."""
         self.coroutine: Any = None
         """What a coroutine function answered, for the log."""
+        self.resent = False
+        """Whether its verdict was sent again: one that is then refused may have counted the first time."""
         self.completion: Completion | None = None
         """The verdict of a handler that returned, until it is delivered."""
 
@@ -111,6 +117,8 @@ class Lease:
         """Tell why the scope ended the handler: as asked, or by the clock."""
         if self.reason is None:
             self.reason = self._by_clock()
+            if self.reason is Reason.LEASE_LOST:
+                self.reason_detail = UNRENEWED
         return self.reason
 
     def cause(self, now: float) -> Reason | None:

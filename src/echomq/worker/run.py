@@ -91,7 +91,7 @@ class Worker:
         self._queues = {keys.queue: QueueCalls(wire, keys) for keys in handlers}
         self._timers = Timers()
         self._counters = Counters()
-        self._heartbeat = Heartbeat(options, self._timers)
+        self._heartbeat = Heartbeat(options, self._timers, renewed=self._was_served)
         self._settler = Settler(options, self._timers, self._counters, on_settled=self._slot_freed)
         self._leases: set[Lease] = set()
         self._watchdog = Watchdog(
@@ -124,7 +124,8 @@ class Worker:
 
     def statistics(self) -> WorkerStatistics:
         """Tell how the worker is."""
-        ready = self._fresh and self._wire.connected and not self._watchdog.late and not self._stop.is_set()
+        served = self._fresh and self._wire.connected and not self._intake.refused
+        ready = served and not self._watchdog.late and not self._stop.is_set()
         return WorkerStatistics(
             ready=ready,
             running=len(self._leases),
@@ -281,8 +282,11 @@ class Worker:
         except KeyboardInterrupt as error:
             self._fail(error)
 
-    def _was_claimed(self) -> None:
+    def _was_served(self) -> None:
         self._fresh = True
+
+    def _was_claimed(self) -> None:
+        self._was_served()
         if self._started is not None:
             self._started.started(self)
             self._started = None

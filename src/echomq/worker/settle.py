@@ -137,6 +137,7 @@ class Settler:
         self.settle(lease, Stopped(Reason.SHUTDOWN), None)
 
     def _send_again(self, lease: Lease, group: Any, item: Any) -> None:
+        lease.resent = True
         patience = self._open[lease] - time.monotonic()
         group.submit(item, partial(self._answered, lease, group, item), give_up_after=max(0.0, patience))
 
@@ -148,9 +149,11 @@ class Settler:
             _log.error("verdict_not_delivered", **self._names(lease), verb=group.verb, error=str(verdict))
         elif not verdict.ok:
             self._counters.refused += 1
+            before = {"hint": "it was sent before, and may have counted then"} if lease.resent else {}
             _log.warning(
-                "verdict_refused", **self._names(lease), verb=group.verb, refusal=verdict.code, detail=verdict.detail
-            )
+                "verdict_refused", **self._names(lease), verb=group.verb, refusal=verdict.code, detail=verdict.detail,
+                **before,
+            )  # fmt: skip
             if type(item) is Completion:
                 # The claim that overtook it may be our own, read in the same moment and not begun yet.
                 self._late.add(lease)

@@ -49,7 +49,8 @@ class WorkerStatistics:
     """A worker at one moment."""
 
     ready: bool
-    """Whether it is connected, has claimed successfully since it last connected, keeps time, and is not stopping."""
+    """Whether it is connected, has claimed or renewed with success since it last connected, some queue takes its claims, it
+    keeps time, and is not stopping."""
     running: int
     """Handlers that run now."""
     unsettled: int

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, final
 import anyio
 
 from echomq._logs import get_logger
+from echomq.worker.lease import UNRENEWED
 from echomq.worker.reasons import Reason
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Watchdog:
                 lease.scope.deadline = min(lease.deadline, lease.timeout_at)
             # Usually the scope's deadline has done it. Not if the loop was late, nor for a thread, which must be told.
             if lease.over(now):
-                lease.stop(Reason.LEASE_LOST, "not renewed in time")
+                lease.stop(Reason.LEASE_LOST, UNRENEWED)
             elif now >= lease.timeout_at:
                 lease.stop(Reason.TIMEOUT)
             if not lease.named and time.monotonic() - lease.stopped_at > self._cleanup:
