@@ -388,7 +388,7 @@ VERDICTS = (
     ),
     _m(
         "a completion is not taken over after the worker's own claim of the job",
-        (RUN, 'elif not (b"stalls" in claimed.record.row and self._settler.take_over(lease)):', "else:"),
+        (RUN, "(self._settler.take_over(lease) or not self._last.admits(lease))", "not self._last.admits(lease)"),
         by="worker/lease::completion_that_an_outage_delayed_is_accepted[trio-cut]",
     ),
     _m(
@@ -506,6 +506,21 @@ VERDICTS = (
 )  # fmt: skip
 
 OTHERS = (
+    _m(
+        "jobs on their last life run together",
+        (RUN, "(self._settler.take_over(lease) or not self._last.admits(lease))", "self._settler.take_over(lease)"),
+        by="worker/last_lives::of_two_on_their_last_life_one_runs[trio]",
+    ),
+    _m(
+        "a job on its last life begins before the others are back",
+        (RUN, "if await self._last.wait(lease):", "if True:"),
+        by="worker/last_lives::last_life_waits_until_the_others_are_back[trio]",
+    ),
+    _m(
+        "only one job ever runs on its last life",
+        (RUN, "            self._last.left(lease)\n", ""),
+        by="worker/last_lives::of_two_on_their_last_life_one_runs[trio]",
+    ),
     _m(
         "a cancel request for another claim is obeyed",
         (RUN, "next((lease for lease in of_job if lease.claimed.token == token), None)", "next(of_job, None)"),

@@ -32,6 +32,7 @@ from echomq.worker.execute import execute
 from echomq.worker.health import Health
 from echomq.worker.heartbeat import Heartbeat
 from echomq.worker.intake import Intake
+from echomq.worker.last_lives import LastLives
 from echomq.worker.lease import Lease
 from echomq.worker.preflight import check_server
 from echomq.worker.pump import run_pump
@@ -93,6 +94,7 @@ class Worker:
         self._counters = Counters()
         self._heartbeat = Heartbeat(options, self._timers, renewed=self._was_served)
         self._settler = Settler(options, self._timers, self._counters, on_settled=self._slot_freed)
+        self._last = LastLives(self._settler)
         self._leases: set[Lease] = set()
         self._watchdog = Watchdog(
             lambda: self._leases, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed
@@ -248,7 +250,9 @@ class Worker:
             lease = Lease(calls, claimed, now_ms=reply.now_ms, deadline=deadline, scope=self._scope)
             if not open_ or self._spawn is None:
                 self._settler.release(lease)
-            elif not (b"stalls" in claimed.record.row and self._settler.take_over(lease)):
+            elif b"stalls" in claimed.record.row and (self._settler.take_over(lease) or not self._last.admits(lease)):
+                pass  # settled already, or put off
+            else:
                 self._leases.add(lease)
                 self._heartbeat.watch(lease, sent_at)
                 self._spawn(self._run_lease, lease)
@@ -257,7 +261,10 @@ class Worker:
         name = lease.claimed.record.task
         handler = self._handlers[lease.calls.queue].get(name)
         try:
-            outcome: Outcome = await execute(lease, name, handler, self._codec, threads=self._threads)
+            if await self._last.wait(lease):
+                outcome: Outcome = await execute(lease, name, handler, self._codec, threads=self._threads)
+            else:
+                outcome = Stopped(lease.why())
         except anyio.get_cancelled_exc_class() as error:
             # Nobody cancels a lease from outside but a core that dies. On asyncio a handler may be hit all the same,
             # by a task of its own that was cancelled and that it awaited.
@@ -273,6 +280,7 @@ class Worker:
                 outcome = Raised(error)
         finally:
             self._leases.remove(lease)
+            self._last.left(lease)
             self._heartbeat.forget(lease)
             self._slot_freed()
             if not self._leases:

@@ -45,6 +45,8 @@ AGAIN: float = 1.0
 """Seconds until a verdict that the server could not take is sent again."""
 LINGER: float = 2.0
 """Seconds for which a refused completion is kept, should the job come back to this worker."""
+PUT_OFF: float = 2.0
+"""Seconds, about, for which a job is given back that may not begin here now."""
 MAX_REASON: int = 1024
 """Bytes of a reason, as for the reason of a cancel request."""
 UNFIT_FIRST: float = 1.0
@@ -131,6 +133,21 @@ class Settler:
                 self._keep(lease, lease.calls.complete, item)
                 return True
         return False
+
+    def put_off(self, lease: Lease) -> None:
+        """Give back a job that was claimed and may not begin here now, for a few seconds."""
+        c = lease.claimed
+        lease.running = False
+        delay = to_ms(PUT_OFF * self._random.uniform(0.8, 1.2))
+        self._keep(lease, lease.calls.snooze, Snoozed(c.id, c.token, c.nonce, delay))
+
+    def undelivered(self, leases: set[Lease]) -> set[Lease]:
+        """Answer those whose verdict has not been answered."""
+        return leases & self._open.keys()
+
+    async def wait_change(self) -> None:
+        """Wait until some verdict is answered or given up. **Cancellation**: at any moment, without effect."""
+        await self._changed.wait()
 
     def release(self, lease: Lease) -> None:
         """Give back a job that was claimed but not begun."""
