@@ -116,11 +116,13 @@ def _release(queue: Queue, job: Job, item: Release) -> str:  # noqa: ARG001
 def _snooze(queue: Queue, job: Job, item: Snoozed) -> str:
     verdict = queue.again(job, "snooze", State.SCHEDULE, due=item.delay_ms == 0)
     job.nonce = None
+    if verdict is not None:
+        return verdict  # it has ended, with its notes as they were
     if item.unfit:
         job.notes["unfit_since"] = "since the first time"
     else:
         job.notes.pop("unfit_since", None)
-    return verdict or "ok"
+    return "ok"
 
 
 def _end(queue: Queue, job: Job, item: Ending) -> str:
