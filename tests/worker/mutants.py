@@ -513,7 +513,7 @@ OTHERS = (
     ),
     _m(
         "a job on its last life begins before the others are back",
-        (RUN, "if await self._last.wait(lease):", "if True:"),
+        (RUN, "if lease is not self._last.current or await self._last.wait(lease):", "if True:"),
         by="worker/last_lives::last_life_waits_until_the_others_are_back[trio]",
     ),
     _m(
@@ -587,7 +587,7 @@ OTHERS = (
     _m(
         "one claim asks for all slots",
         (INTAKE, "count = min(free, self._portion)", "count = free"),
-        by="worker/basics::claims_come_in_portions[trio-100-25]",
+        by="worker/basics::claims_come_in_portions[trio-100-50]",
     ),
     _m(
         "a freed slot is not told to the intake",

@@ -126,11 +126,11 @@ async def test_delayed_job_starts_when_it_is_due_after_a_claim_that_was_filled(
 
     async with app:
         await handle.options(delay=0.5).enqueue(1)
-        await app.enqueue_many(handle.call(0) for _ in range(25))
+        await app.enqueue_many(handle.call(0) for _ in range(50))
         peek.client.delete(peek.keys.wake)  # no bell: only the timer is left
         async with running(app, concurrency=100):
             with anyio.fail_after(PROMPT):
-                await until(lambda: len(ran) == 26)
+                await until(lambda: len(ran) == 51)
     assert ran[-1] == 1
 
 

@@ -42,27 +42,28 @@ class LastLives:
 
     def __init__(self, settler: Settler) -> None:
         self._settler = settler
-        self._current: Lease | None = None
+        self.current: Lease | None = None
+        """The one that was let through."""
         self._others: set[Lease] = set()
 
     def admits(self, lease: Lease) -> bool:
         """Tell whether a claimed job may go on; if not, it is given back for a while, spending nothing."""
         if not on_last_life(lease.claimed.record):
             return True
-        if self._current is None:
-            self._current = lease
+        if self.current is None:
+            self.current = lease
             return True
         self._others.add(lease)
         self._settler.put_off(lease)
         return False
 
     async def wait(self, lease: Lease) -> bool:
-        """Wait until the others are out of reach. Answers whether the handler may begin; not if its lease ended meanwhile.
+        """Keep the current one until the others are out of reach.
+
+        Answers whether its handler may begin: not if its lease has ended meanwhile.
 
         **Cancellation**: at any moment, without effect.
         """
-        if lease is not self._current:
-            return True
         while True:
             self._others = self._settler.undelivered(self._others)
             if lease.cause(anyio.current_time()) is not None:
@@ -74,5 +75,5 @@ class LastLives:
 
     def left(self, lease: Lease) -> None:
         """Note that a handler has ended."""
-        if lease is self._current:
-            self._current = None
+        if lease is self.current:
+            self.current = None

@@ -261,7 +261,7 @@ class Worker:
         name = lease.claimed.record.task
         handler = self._handlers[lease.calls.queue].get(name)
         try:
-            if await self._last.wait(lease):
+            if lease is not self._last.current or await self._last.wait(lease):
                 outcome: Outcome = await execute(lease, name, handler, self._codec, threads=self._threads)
             else:
                 outcome = Stopped(lease.why())

@@ -208,13 +208,15 @@ class Settler:
 
     def _verdict(self, lease: Lease, outcome: Outcome, handler: Handler | None) -> tuple[Any, Any] | None:
         c, calls = lease.claimed, lease.calls
+        if type(outcome) is Returned:
+            result: bytes | EncodeError = b""
+            if handler is not None and b"result_ttl_ms" in c.record.row and c.record.result_ttl_ms:
+                result = self._result(outcome.value, handler)
+            if isinstance(result, EncodeError):
+                return self._failed(lease, result, handler)
+            return calls.complete, Completion(c.id, c.token, c.nonce, result)
         fence = (c.id, c.token, c.nonce)
         match outcome:
-            case Returned(value):
-                result = self._result(value, handler) if c.record.result_ttl_ms and handler is not None else b""
-                if isinstance(result, EncodeError):
-                    return self._failed(lease, result, handler)
-                return calls.complete, Completion(*fence, result)
             case Stopped(Reason.SHUTDOWN):
                 return calls.release, Release(*fence)
             case Stopped(Reason.CANCELLED):
