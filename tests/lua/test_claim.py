@@ -7,6 +7,7 @@ import pytest
 from echomq.conformance.bench import Bench
 from echomq.conformance.driver import CallRefusedError
 from echomq.conformance.items import YEAR_MS
+from echomq.protocol.records import NewJob
 from tests.lua.watching import changes, running
 
 
@@ -90,3 +91,25 @@ def test_claim_sent_late_is_refused(bench: Bench) -> None:
             bench.worker.resend("claim", back=2)
 
     assert changes(bench, late) == (None, set())
+
+
+@pytest.mark.parametrize("count", [499, 500, 501, 1000, 1001, 4100])
+def test_claim_of_more_than_one_command_carries(bench: Bench, count: int) -> None:
+    """All go from one set to the other, and a claim sent again finds all of them."""
+    jobs = [NewJob(task="t") for _ in range(count)]
+    for at in range(0, count, 256):
+        bench.on("enqueue", *jobs[at : at + 256])
+    ids = [job.id for job in jobs]
+    reply = bench.worker.claim(10_000)
+    assert [job.id for job in reply.jobs] == ids
+    snap = bench.look()
+    assert sorted(snap.zset("active")) == ids
+    assert snap.zset("pending") == {}
+    for at in {0, 499, 500, 999, 1000, 1999, 2000, count - 1} & set(range(count)):
+        bench.server.zadd(bench.keys.active, {ids[at]: 1})
+    again = bench.worker.resend("claim")
+    assert [(job.id, job.token) for job in again.jobs] == [(id, 1) for id in ids]
+    assert min(bench.look().zset("active").values()) > 1
+    bench.server.zrem(bench.keys.active, ids[-1])
+    bench.torn = True
+    assert [job.id for job in bench.worker.resend("claim").jobs] == ids[:-1]

@@ -2,7 +2,7 @@
 -- purpose: End jobs that do not run; ask those that do, by channel and by heartbeat.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, items, emit, row, ending
+-- include: now, once, row, read, place, torn, items, emit, ending, cancel
 -- keys: meta hash; pending zset; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; reason text

@@ -2,7 +2,7 @@
 -- purpose: Keep state for the next attempt; a step may repeat, never go back.
 -- section: Protocol, section 5
 -- flags:
--- include: now, number, once, items, emit, row, fence
+-- include: now, number, once, row, read, place, torn, items, emit, fence
 -- keys: meta hash; active zset; job:<id> hash; once:<client>:<verb> string; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; step integer; state bytes
@@ -16,6 +16,7 @@
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
+local fenced = fence(ARGV, 3, 5, read)
 local verdicts = each(3, 5, function(at)
   local id = ARGV[at]
   local step = whole(ARGV[at + 3], 0, FAR)

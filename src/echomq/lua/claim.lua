@@ -2,7 +2,7 @@
 -- purpose: Lease up to `count` jobs; reap and promote first, so that a queue heals by being used.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, once, emit, bell, row, ending, again, fence, reap, promote
+-- include: now, number, once, many, emit, bell, row, read, place, ending, cancel, again, bury, fence, round, reap, promote
 -- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count; count count; lease_ms ms; cap_ms ms; max_bytes bytes; bound count
 -- reply: now ms; next ms; then for each job: id, token, row
@@ -27,6 +27,7 @@ local kept, refused = recall()
 if refused then return refused end
 if kept then
   -- The reply was lost: those of its jobs that are still ours, renewed. `next` 0 means ask again.
+  local fenced = fence(kept, 1, 2, read_ending)
   local reply = { NOW, 0 }
   for i = 1, #kept, 2 do
     local id, token = kept[i], kept[i + 1]
@@ -41,8 +42,9 @@ end
 local more = reap(bound) == bound
 more = promote(bound) == bound or more
 
-local reply, taken, bytes = { NOW, 0 }, {}, 0
-local function lease_one(id)
+-- The jobs to lease stand in the reply; `choose` answers whether it is full.
+local reply, rows, bytes = { NOW, 0 }, {}, 0
+local function choose(id)
   local key = row_key(id)
   local row = call('HGETALL', key)
   local state, attempts = nil, 0
@@ -57,39 +59,38 @@ local function lease_one(id)
     end
   end
   if state ~= 'pending' or not attempts then --!guard claim-state
-    call('ZREM', SETS.pending, id) --!write claim-drop
-    tally(state and 'torn' or 'dropped')
-    emit(state and 'torn' or 'dropped', id, 'set', 'pending')
+    misplaced(id, state, 'pending') --!write claim-drop
     return false
   end
-  if #taken > 0 and bytes + size > max_bytes then return true end --!bound max-bytes
-  local token = attempts + 1
-  call('ZADD', SETS.active, NOW + lease, id) --!write claim-lease
-  call('HSET', key, 'state', 'active', 'since', NOW, 'attempts', token, 'holder', NONCE) --!write claim-row
-  call('ZREM', SETS.pending, id) --!write claim-leave
+  if #rows > 0 and bytes + size > max_bytes then return true end --!bound max-bytes
   bytes = bytes + size
-  taken[#taken + 1] = id
-  taken[#taken + 1] = string.format('%.0f', token)
-  reply[#reply + 1] = { id, taken[#taken], row }
-  emit('claimed', id, 'token', token, 'holder', NONCE)
+  rows[#rows + 1] = key
+  -- Spelling a number is dear, and nearly every job is claimed for the first time.
+  reply[#reply + 1] = { id, attempts == 0 and '1' or string.format('%.0f', attempts + 1), row }
   return false
 end
 
 if not PAUSED then --!guard paused
-  for _, id in ipairs(call('ZRANGE', SETS.pending, 0, count - 1)) do --!bound count
-    local fine, full = pcall(lease_one, id)
-    if not fine and broken(id) then
-      tally('torn')
-      call('ZREM', SETS.pending, id) --!write claim-torn
-    elseif not fine then
-      -- The server refuses us. The job stays where it is; what was leased before it is answered.
-      if #taken == 0 then error(full) end --!guard claim-refused
-      break
-    elseif full then
-      break
-    end
-  end
+  round('pending', call('ZRANGE', SETS.pending, 0, count - 1), choose) --!bound count
 end
+
+-- All into the new set, the rows, all out of the old set: should the server refuse one of the three (a right the user
+-- lacks), the call ends there, and each job is still in a set. Nobody was told of a lease then; it is reaped.
+local taken, leases, ids = {}, {}, {}
+-- The last first: the server looks for a place in a small set from its head on, past all that come before.
+for i = #reply, 3, -1 do
+  leases[#leases + 1] = NOW + lease
+  leases[#leases + 1] = reply[i][1]
+end
+many_call('ZADD', SETS.active, leases) --!write claim-lease
+for i, key in ipairs(rows) do
+  local id, token = reply[i + 2][1], reply[i + 2][2]
+  call('HSET', key, 'state', 'active', 'since', NOW, 'attempts', token, 'holder', NONCE) --!write claim-row
+  ids[i] = id
+  taken[2 * i - 1], taken[2 * i] = id, token
+  emit('claimed', id, 'token', token, 'holder', NONCE)
+end
+many_call('ZREM', SETS.pending, ids) --!write claim-leave
 if #taken > 0 and lease > (tonumber(meta[5]) or 0) then
   call('HSET', META, 'lease_max_ms', lease) --!write lease-max
 end

@@ -2,7 +2,7 @@
 -- purpose: Retire jobs that succeeded, with their results on the `done` shelf if they asked for that.
 -- section: Protocol, sections 1 and 5
 -- flags: allow-oom
--- include: now, once, items, emit, row, ending, fence
+-- include: now, once, row, place, torn, items, emit, ending, fence
 -- keys: meta hash; pending zset; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; result bytes
@@ -16,12 +16,13 @@
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
+local fenced = fence(ARGV, 3, 4, read_ending)
 local verdicts = each(3, 4, function(at)
   local id, token, nonce = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local row, refusal = fenced(id, token, nonce)
   if not row then
     -- The late holder: reaped back to pending, claimed by nobody since, unchanged since. Its work is done; accept it.
-    row = read(id)
+    row = read_ending(id)
     if row.state ~= 'pending' or not holds(row, token, nonce) or not call('ZSCORE', SETS.pending, id) then return refusal end --!guard late
   end
   finish(id, row, 'completed', 'result', ARGV[at + 3])

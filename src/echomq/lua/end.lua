@@ -2,7 +2,7 @@
 -- purpose: A fenced ending that is neither success nor death: cancelled or discarded, with a reason.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, items, emit, row, ending, fence
+-- include: now, once, row, place, torn, items, emit, ending, fence
 -- keys: meta hash; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; kind text; reason text
@@ -16,6 +16,7 @@
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
+local fenced = fence(ARGV, 3, 5, read_ending)
 local verdicts = each(3, 5, function(at)
   local id, kind = ARGV[at], ARGV[at + 3]
   if kind ~= 'cancelled' and kind ~= 'discarded' then return 'EMQKIND kind ' .. kind end --!guard kind

@@ -2,7 +2,7 @@
 -- purpose: Renew leases; the same answer carries cancel requests, should their event have been missed.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, items, row, fence
+-- include: now, number, row, read, place, torn, items, fence
 -- keys: meta hash; active zset; job:<id> hash; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; lease_ms ms
@@ -14,6 +14,7 @@
 -- bound: 256 items
 -- moves: active -> active
 local longest = tonumber(meta[5]) or 0
+local fenced = fence(ARGV, 3, 4, read)
 local verdicts = each(3, 4, function(at)
   local id = ARGV[at]
   local lease = whole(ARGV[at + 3], 1, 604800000)

@@ -2,7 +2,7 @@
 -- purpose: Spend retry budget: the next attempt at the delay the client computed, or the morgue.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, once, items, emit, bell, row, ending, again, fence
+-- include: now, number, once, row, read, place, torn, items, emit, bell, ending, cancel, again, bury, fence
 -- keys: meta hash; active zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; delay_ms ms; max_attempts count; error json
@@ -16,6 +16,7 @@
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
+local fenced = fence(ARGV, 3, 6, read)
 local verdicts = each(3, 6, function(at)
   local id, token, problem = ARGV[at], ARGV[at + 1], ARGV[at + 5]
   local delay = whole(ARGV[at + 3], 0, 3162240000000)

@@ -2,7 +2,7 @@
 -- purpose: Append lines to jobs' logs, bounded by lines and bytes; the oldest lines go first.
 -- section: Protocol, section 5
 -- flags:
--- include: now, once, items, row, fence
+-- include: now, once, row, place, torn, items, fence
 -- keys: meta hash; active zset; job:<id> hash; job:<id>:log list; once:<client>:<verb> string; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; line text
@@ -17,6 +17,7 @@ local kept, refused = recall()
 if kept or refused then return kept or refused end
 
 local MOST_LINES, MOST_BYTES = 100, 65536
+local fenced = fence(ARGV, 3, 4, read_ending)
 local verdicts = each(3, 4, function(at)
   local id, line = ARGV[at], ARGV[at + 3]
   if #line > MOST_BYTES then return 'EMQKIND line of ' .. #line .. ' bytes, the limit is ' .. MOST_BYTES end --!guard line

@@ -2,7 +2,7 @@
 -- purpose: Note how far the work is; the next note replaces it.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, items, emit, row, fence
+-- include: now, once, row, place, torn, items, emit, fence
 -- keys: meta hash; active zset; job:<id> hash; once:<client>:<verb> string; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; data json
@@ -16,6 +16,7 @@
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
+local fenced = fence(ARGV, 3, 4, read_ending)
 local verdicts = each(3, 4, function(at)
   local id = ARGV[at]
   local row, refusal = fenced(id, ARGV[at + 1], ARGV[at + 2])

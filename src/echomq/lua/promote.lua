@@ -2,7 +2,7 @@
 -- purpose: Move jobs whose time has come to pending: the round that a claim makes, by itself (also while paused).
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, emit, bell, row, ending, again, promote
+-- include: now, number, emit, bell, row, read, place, ending, cancel, again, round, promote
 -- keys: meta hash; schedule zset; pending zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; wake list; events stream; counts hash
 -- argv: client tag; number count; bound count
 -- reply: how many entries were handled; as many as the bound means there may be more

@@ -2,7 +2,7 @@
 -- purpose: Begin a new life for dead jobs: budgets and error reset, token and checkpoint kept, dedup key taken again or refused.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, items, emit, bell, row
+-- include: now, once, row, read, place, torn, items, emit, bell
 -- keys: meta hash; pending zset; dead zset; job:<id> hash; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag

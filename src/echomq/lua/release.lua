@@ -2,7 +2,7 @@
 -- purpose: Give jobs back to pending, spending nothing (shutdown, an operator's word).
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, items, emit, bell, row, ending, again, fence
+-- include: now, once, row, read, place, torn, items, emit, bell, ending, cancel, again, fence
 -- keys: meta hash; active zset; pending zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag
@@ -16,6 +16,7 @@
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
+local fenced = fence(ARGV, 3, 3, read)
 local verdicts = each(3, 3, function(at)
   local id, token = ARGV[at], ARGV[at + 1]
   local row, refusal = fenced(id, token, ARGV[at + 2])

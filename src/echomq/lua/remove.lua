@@ -2,7 +2,7 @@
 -- purpose: Erase jobs that do not run, results and all; a running one must be cancelled instead.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, items, emit, ending
+-- include: now, once, row, read, place, torn, items, emit, ending
 -- keys: meta hash; pending zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag

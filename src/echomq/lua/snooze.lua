@@ -2,7 +2,7 @@
 -- purpose: Put jobs off by a delay, spending nothing.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, once, items, emit, bell, row, ending, again, fence
+-- include: now, number, once, row, read, place, torn, items, emit, bell, ending, cancel, again, fence
 -- keys: meta hash; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; delay_ms ms; unfit count
@@ -16,6 +16,7 @@
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
+local fenced = fence(ARGV, 3, 5, read)
 local verdicts = each(3, 5, function(at)
   local id, token = ARGV[at], ARGV[at + 1]
   local delay = whole(ARGV[at + 3], 0, 3162240000000)

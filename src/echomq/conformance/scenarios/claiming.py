@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from echomq.conformance.bench import Bench
-from echomq.conformance.items import YEAR_MS
+from echomq.conformance.items import YEAR_MS, make_item
 from echomq.conformance.scenarios.registry import scenario
 from echomq.protocol.records import NewJob
 
@@ -134,6 +134,23 @@ def unreadable(b: Bench) -> None:
     b.expect(
         "left in the sets", [id for name in ("pending", "active", "schedule") for id in b.look().zset(name)], ids[3:]
     )
+
+
+@scenario("a claim of many passes the torn ones by and leases all others, in order", 39)
+def torn_among_many(b: Bench) -> None:
+    b.torn = True
+    ids = [b.add() for _ in range(7)]
+    b.server.delete(b.keys.job(ids[0]), b.keys.job(ids[2]))
+    b.server.rpush(b.keys.job(ids[2]), "no hash")
+    b.server.hset(b.keys.job(ids[4]), "state", "schedule")
+    b.server.hset(b.keys.job(ids[6]), "attempts", "x")
+    reply = b.worker.claim(10)
+    b.expect("claimed", [(job.id, job.token) for job in reply.jobs], [(id, 1) for id in ids[1:6:2]])
+    b.expect("active", sorted(b.look().zset("active")), ids[1:6:2])
+    b.expect("pending", b.look().zset("pending"), {})
+    b.expect("counts", (b.count("torn"), b.count("dropped")), (3, 1))
+    settled = b.on("complete", *(make_item("complete", j.id, j.token, j.nonce) for j in reply.jobs), driver=b.worker)
+    b.expect("complete", settled, ["ok"] * 3)
 
 
 @scenario("ready work that a claim leaves behind rings for another worker", 12)

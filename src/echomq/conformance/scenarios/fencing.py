@@ -188,3 +188,62 @@ def one_call(b: Bench) -> None:
         item = make_item(verb, claimed.id, claimed.token, claimed.nonce, 1)
         b.expect(verb, b.on(verb, item, item), seen)
         b.on("remove", id)
+
+
+@scenario("a job that comes twice in a call is judged by what its first item left", 1)
+def twice_in_a_call(b: Bench) -> None:
+    for ttl in (None, 60_000):
+        for verb, first, second in (
+            ("complete", "ok", "EMQSTALE done" if ttl else "EMQGONE"),
+            ("end", "ok", "EMQSTALE done" if ttl else "EMQGONE"),
+            ("release", "ok", "EMQSTALE pending"),
+            ("snooze", "ok", "EMQSTALE schedule"),
+            ("fail", "dead", "EMQSTALE dead"),
+            ("extend", "ok", "ok"),
+            ("progress", "ok", "ok"),
+            ("log", "ok", "ok"),
+        ):
+            ids = [b.add(result_ttl_ms=ttl) for _ in range(2)]
+            one, two = (make_item(verb, c.id, c.token, c.nonce) for c in b.worker.claim(2).jobs)
+            seen = b.on(verb, one, two, one, two, one, driver=b.worker)
+            b.expect(verb, [verdict.removesuffix(" 0") for verdict in seen], [first] * 2 + [second] * 3)
+            left = second == first
+            b.expect("in active", [id in b.look().zset("active") for id in ids], [left] * 2)
+            b.ground.end_all()
+
+
+@scenario("of a call's jobs those that are in no set are refused, and no other", 1, 39)
+def member_among_others(b: Bench) -> None:
+    b.torn = True
+    for verb in FENCED:
+        for _ in range(3):
+            b.add()
+        claimed = b.worker.claim(3).jobs
+        b.server.zrem(b.keys.active, claimed[1].id)
+        items = [make_item(verb, c.id, c.token, c.nonce) for c in (*claimed, claimed[1])]
+        seen = b.on(verb, *items, driver=b.worker)
+        b.expect(verb, (seen[1], seen[3]), ("EMQSTALE torn",) * 2)
+        b.expect("the others", [verdict.startswith("EMQ") for verdict in (seen[0], seen[2])], [False] * 2)
+        b.server.delete(*(b.keys.job(c.id) for c in claimed))
+        for name in ("pending", "active", "schedule", "dead"):
+            b.server.zrem(getattr(b.keys, name), *(c.id for c in claimed))
+
+
+@scenario("late and rightful holders complete in one call, each out of the set that it is in", 19)
+def late_among_others(b: Bench) -> None:
+    late = b.add()
+    old = b.take()
+    b.expire(late)
+    b.other.plain("reap")
+    b.expect("the late holder's next claim", b.other.claim(1).jobs[0].id, late)
+    b.on("release", make_item("release", late, 2, f"{b.other.tag}.1"), driver=b.other)
+    b.refuses("released since", "EMQSTALE pending", b.settle, "complete", old)
+    again = b.take()
+    b.add()
+    b.expire(late)
+    b.other.plain("reap")
+    b.server.zadd(b.keys.pending, {late: 1})
+    new = b.take()
+    items = [make_item("complete", c.id, c.token, c.nonce) for c in (new, again, new, again)]
+    b.expect("complete", b.on("complete", *items, driver=b.worker), ["ok", "ok", "EMQGONE", "EMQGONE"])
+    b.expect("the sets", (b.look().zset("active"), b.look().zset("pending")), ({}, {}))

@@ -146,6 +146,50 @@ def batch(b: Bench) -> None:
     b.expect("tokens are bounded", b.tokens(), 64)
 
 
+@scenario("an id that comes twice in a call is admitted once: its first item is the job", 48)
+def twice_in_a_call(b: Bench) -> None:
+    for dedup in (None, "k"):
+        first, between = NewJob(payload=b"first", dedup=dedup), NewJob(payload=b"between")
+        again = NewJob(id=first.id, payload=b"again", delay_ms=YEAR_MS)
+        b.expect("verdicts", b.on("enqueue", first, between, again), ["admitted"] * 3)
+        b.expect("rows", [b.row(job.id)["payload"] for job in (first, between)], ["first", "between"])
+        snap = b.look()
+        b.expect("places", (set(snap.zset("pending")), snap.zset("schedule")), ({first.id, between.id}, {}))
+        b.on("remove", first.id, between.id)
+
+
+@scenario("a call that was run in part is completed by its resend: what is there stays as it is", 48)
+def partly_there(b: Bench) -> None:
+    mine, theirs = NewJob(payload=b"mine"), NewJob(payload=b"theirs")
+    b.on("enqueue", mine)
+    b.on("enqueue", theirs, driver=b.other)
+    new = [NewJob(), NewJob(delay_ms=YEAR_MS), NewJob(dedup="k")]
+    changed = NewJob(id=mine.id, payload=b"changed")
+    seen = b.on("enqueue", new[0], changed, new[1], NewJob(id=theirs.id), new[2])
+    b.expect("verdicts", seen, ["admitted", "admitted", "admitted", "collision", "admitted"])
+    b.expect("rows", [b.row(job.id)["payload"] for job in (mine, theirs)], ["mine", "theirs"])
+    b.expect("states", [b.state(job.id) for job in new], ["pending", "schedule", "pending"])
+    b.server.delete(b.keys.once(b.producer.tag, "enqueue"))
+    before = b.look().without("once:")
+    again = [spell(verdict) for verdict in b.producer.resend("enqueue")]
+    b.expect("the whole again", (again, b.look().without("once:") == before), (seen, True))
+
+
+@scenario("items of one call see each other's dedup keys, whatever stands between them", 8, 22)
+def dedup_in_a_call(b: Bench) -> None:
+    plain = [NewJob() for _ in range(3)]
+    first, second, other = NewJob(dedup="k"), NewJob(dedup="k", delay_ms=YEAR_MS), NewJob(dedup="other")
+    seen = b.on("enqueue", plain[0], first, plain[1], second, other, plain[2])
+    b.expect("verdicts", seen, ["admitted", "admitted", "admitted", f"duplicate {first.id}", "admitted", "admitted"])
+    b.expect("pending", sorted(b.look().zset("pending")), sorted(job.id for job in (*plain, first, other)))
+    b.expect("no row", b.state(second.id), "")
+
+
+@scenario("a call without items is answered without verdicts")
+def no_items(b: Bench) -> None:
+    b.expect("verdicts", b.producer.bare("enqueue"), [])
+
+
 @scenario("an enqueue that the server refuses in its middle leaves nothing of that job, and fails no other", 39)
 def unmade(b: Bench) -> None:
     b.torn = True
@@ -157,4 +201,12 @@ def unmade(b: Bench) -> None:
         b.expect("its neighbour", verdicts[1], "admitted")
         b.expect("its row", b.state(ready.id), "")
         b.expect("its key", "dedup:k" in b.look().entries, False)
-    b.expect("torn", b.count("torn"), 2)
+    b.server.delete(b.keys.schedule)
+    b.server.set(b.keys.schedule, "no set")
+    late = NewJob(delay_ms=YEAR_MS, dedup="k")
+    b.expect("refused", b.on("enqueue", late)[0].startswith("EMQTORN"), True)
+    b.expect("its key", "dedup:k" in b.look().entries, False)
+    b.server.rpush(b.keys.dedup("k"), "no string")
+    b.expect("refused", b.on("enqueue", late)[0].startswith("EMQTORN"), True)
+    b.expect("a key that is not its own", "dedup:k" in b.look().entries, True)
+    b.expect("torn", b.count("torn"), 4)

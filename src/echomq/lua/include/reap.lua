@@ -4,9 +4,7 @@
 local function reap_one(id)
   local row = read(id)
   if row.state ~= 'active' then --!guard reap-state
-    call('ZREM', SETS.active, id) --!write reap-drop
-    tally(row.state and 'torn' or 'dropped')
-    emit(row.state and 'torn' or 'dropped', id, 'set', 'active')
+    misplaced(id, row.state, 'active') --!write reap-drop
     return
   end
   local stalls = row.stalls + 1
@@ -30,15 +28,6 @@ local function reap(bound)
     end
   end
   local ids = call('ZRANGE', SETS.active, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound reap
-  for _, id in ipairs(ids) do
-    local fine, problem = pcall(reap_one, id)
-    if not fine and broken(id) then
-      -- An entry that cannot be handled must not be met again and again: its row is left to `repair`.
-      tally('torn')
-      call('ZREM', SETS.active, id) --!write reap-torn
-    elseif not fine then
-      error(problem) --!guard reap-refused
-    end
-  end
+  round('active', ids, reap_one)
   return #ids
 end
