@@ -47,7 +47,7 @@ class StampedJob:
 class JobStamp:
     """Makes jobs that share everything but id and payload."""
 
-    __slots__ = ("_limit", "_overhead", "count", "head", "tail")
+    __slots__ = ("_limit", "_overhead", "count", "head", "packed", "tail")
 
     def __init__(self, model: NewJob) -> None:
         """Take what is shared from a job with an empty payload."""
@@ -58,6 +58,8 @@ class JobStamp:
         """The row fields after the payload."""
         self.count = len(self.tail) // 2
         """How many these are."""
+        self.packed: dict[int, tuple[int, bytes, bytes]] = {}
+        """Room for whoever packs its jobs, to pack what they share once."""
         self._overhead = model.size
         self._limit = model.payload_limit
 

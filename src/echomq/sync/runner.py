@@ -28,7 +28,7 @@ from echomq.protocol.ids import new_tag
 from echomq.protocol.keys import QueueKeys
 from echomq.transitions.base import Call, Transition
 from echomq.transitions.scripts import Script
-from echomq.wire.calls import pack
+from echomq.wire.packing import pack
 from echomq.wire.replies import Action, error_for, rule_for
 
 T = TypeVar("T")

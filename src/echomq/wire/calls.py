@@ -16,16 +16,16 @@ If you change this
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, final
 
 import anyio
-import hiredis
 
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.transitions.base import Call, Transition
 from echomq.transitions.scripts import Script
 from echomq.wire.line import Line
+from echomq.wire.packing import pack
 from echomq.wire.replies import MakeError
 from echomq.wire.slots import Slot
 
@@ -286,35 +286,6 @@ def may_repeat(transition: Transition[Any]) -> bool:
     bare rounds and the bell. One that would remember, called without a number, must not run twice.
     """
     return "once" not in transition.script.header.include
-
-
-def pack(args: tuple[Any, ...]) -> bytes:
-    """Write a command in the server's protocol.
-
-    The packer takes exact types only, and an int of more than 4,300 digits crashes the process. A look at each argument
-    would cost more than the packing, so that no such value comes here is the duty of whoever makes a transition (see
-    `transitions.base`).
-
-    Raises:
-        TypeError: An argument is neither bytes, str, int nor float.
-    """
-    packed: bytes = hiredis.pack_command(args)
-    return packed
-
-
-def pack_part(args: tuple[Any, ...]) -> bytes:
-    """Write a part of a command: its arguments, without the count that begins the whole.
-
-    Raises:
-        TypeError: As `pack`.
-    """
-    packed = pack(args)
-    return packed[packed.index(b"\n") + 1 :]
-
-
-def join_parts(arguments: int, parts: Iterable[bytes]) -> bytes:
-    """Make a command of so many arguments from its parts."""
-    return b"".join((b"*%d\r\n" % arguments, *parts))
 
 
 def unavailable(what: str, reason: str, *, sent: bool, cause: MakeError | None = None) -> MakeError:

@@ -41,8 +41,9 @@ from redis.backoff import ExponentialWithJitterBackoff
 
 from echomq._logs import get_logger
 from echomq.errors import EchoMQError
-from echomq.wire.calls import Ignored, WireCall, pack
+from echomq.wire.calls import Ignored, WireCall
 from echomq.wire.dial import RECEIVE, DialError, Dialled, dial
+from echomq.wire.packing import pack
 from echomq.wire.pipeline import Pipeline
 from echomq.wire.urls import Address
 

@@ -20,7 +20,7 @@ import hiredis
 from anyio.abc import ByteStream, SocketAttribute
 
 from echomq.errors import EchoMQError, ServerError, UnavailableError
-from echomq.wire.calls import pack
+from echomq.wire.packing import pack
 from echomq.wire.pipeline import new_parser, next_reply
 from echomq.wire.replies import Action, error_for, rule_for
 from echomq.wire.urls import Address

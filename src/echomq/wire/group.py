@@ -33,9 +33,10 @@ from echomq.protocol.keys import QueueKeys
 from echomq.protocol.refusals import Verdict
 from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Call, Item, Transition
 from echomq.transitions.scripts import Script
-from echomq.wire.calls import WireCall, join_parts, pack_part, unavailable
+from echomq.wire.calls import WireCall, unavailable
 from echomq.wire.items import Awaited, Entry, Submitted, Window
 from echomq.wire.line import Line
+from echomq.wire.packing import join_parts, pack_part
 from echomq.wire.replies import MakeError
 from echomq.wire.slots import Slot
 
@@ -255,10 +256,12 @@ class Group(Generic[I]):
         taken: list[Entry] = []
         room = MAX_CALL_BYTES
         while len(taken) < MAX_ITEMS:
-            entry = self._line.peek()
-            if entry is None or (taken and len(entry.data) > room):
+            entry = self._line.pop()
+            if entry is None:
                 break
-            self._line.pop()
+            if taken and len(entry.data) > room:
+                self._line.put_back(entry)
+                break
             entry.riding = True
             room -= len(entry.data)
             taken.append(entry)

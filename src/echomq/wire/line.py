@@ -53,16 +53,6 @@ class Line(Generic[L]):
         self._items = deque(item for item in self._items if not item.gone)
         self._left = 0
 
-    def peek(self) -> L | None:
-        """Show who is next."""
-        items = self._items
-        while items:
-            if not items[0].gone:
-                return items[0]
-            items.popleft()
-            self._left -= 1
-        return None
-
     def pop(self) -> L | None:
         """Take who is next out of the line."""
         items = self._items
@@ -72,6 +62,10 @@ class Line(Generic[L]):
                 return item
             self._left -= 1
         return None
+
+    def put_back(self, item: L) -> None:
+        """Let who was taken out be the next again."""
+        self._items.appendleft(item)
 
     def __iter__(self) -> Iterator[L]:
         """Go through a copy: who is visited may leave."""

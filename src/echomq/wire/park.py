@@ -22,8 +22,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from echomq.errors import UnavailableError
-from echomq.wire.calls import CallerCall, pack
+from echomq.wire.calls import CallerCall
 from echomq.wire.connection import Connection
+from echomq.wire.packing import pack
 
 BLOCK: Final = 10.0
 """Seconds a BLPOP stands at most: the longest a half-open connection goes unnoticed, less `LATE`."""

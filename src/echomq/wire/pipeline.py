@@ -32,8 +32,9 @@ import hiredis
 
 from echomq.errors import EchoMQError
 from echomq.transitions.scripts import Script
-from echomq.wire.calls import Ignored, WireCall, pack, unavailable
+from echomq.wire.calls import Ignored, WireCall, unavailable
 from echomq.wire.line import Line
+from echomq.wire.packing import pack
 from echomq.wire.replies import Action, MakeError, error_for, rule_for
 
 ROOM: Final = 1 << 20

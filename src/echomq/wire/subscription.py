@@ -25,8 +25,9 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from echomq.wire.calls import CallerCall, WireCall, pack
+from echomq.wire.calls import CallerCall, WireCall
 from echomq.wire.connection import Connection
+from echomq.wire.packing import pack
 from echomq.wire.replies import MakeError
 
 BUFFER: Final = 10_000
