@@ -18,7 +18,7 @@ from echomq.protocol.newjob import NewJob
 from echomq.protocol.refusals import Verdict
 from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Call, Transition
 from echomq.wire import open_wire
-from echomq.wire.group import assemble
+from echomq.wire.group import Head, assemble
 from echomq.wire.items import Entry
 from tests.wire.test_faults import outcome, until
 
@@ -31,10 +31,10 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[int, int]] = []
 
-    def __call__(self, head: Transition[Any], riders: Sequence[Entry]) -> bytes:
+    def __call__(self, head: Head, number: int, riders: Sequence[Entry]) -> bytes:
         """Note a call, and put it together."""
-        self.calls.append((int(head.argv[1]), len(riders)))
-        return assemble(head, riders)
+        self.calls.append((number, len(riders)))
+        return assemble(head, number, riders)
 
 
 @pytest.fixture
@@ -142,15 +142,17 @@ async def test_call_with_one_caller_left_is_sent_again_byte_for_byte(
         assert client.statistics.resent == 1
 
 
-async def test_whole_call_error_goes_to_every_caller(server_url: str, keys: QueueKeys) -> None:
+async def test_whole_call_error_goes_to_every_caller(
+    server_url: str, keys: QueueKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If the call is refused, each caller gets an exception of its own, and the next call is a new one."""
     async with open_wire(server_url) as client:
 
-        def broken(keys: QueueKeys, call: Call, items: Sequence[Any]) -> Transition[list[Verdict]]:
-            good = t.enqueue(keys, call, [])
-            return Transition("enqueue", keys, (*good.argv, "torn"), good.read, good.remembered)
+        def broken(head: Head, number: int, riders: Sequence[Entry]) -> bytes:
+            return assemble(head, number, [*riders, Entry("torn")])
 
-        enqueue = client.group(keys, "enqueue", build=broken)
+        monkeypatch.setattr("echomq.wire.group.assemble", broken)
+        enqueue = client.group(keys, "enqueue")
         got: list[Any] = []
         async with anyio.create_task_group() as tasks:
             for _ in range(3):

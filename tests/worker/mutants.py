@@ -693,7 +693,7 @@ WIRE = (
     _m(
         "a group call draws a new number when it is sent again",
         (GROUP, "        return self._bytes\n\n    @property",
-         "        if self.ran_perhaps:\n            self._bytes = pack(self._group.build(self._riders).command())\n        return self._bytes\n\n    @property"),
+         "        if self.ran_perhaps:\n            self._bytes = assemble(self._group.head, self._group.draw(), self._riders)\n        return self._bytes\n\n    @property"),
         by="wire/faults::reply_lost_after_the_call_ran_is_answered_once[trio]",
     ),
     _m(

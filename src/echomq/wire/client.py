@@ -26,12 +26,11 @@ from anyio.abc import TaskGroup
 from echomq.protocol.ids import new_tag
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.times import to_wait
-from echomq.transitions import MULTI
 from echomq.transitions.base import Call, Transition
 from echomq.wire import forks
 from echomq.wire.calls import NumberedCall, RawCall, ScriptCall
 from echomq.wire.connection import Connection, Timing
-from echomq.wire.group import Build, Group
+from echomq.wire.group import Group
 from echomq.wire.home import foreign, is_home
 from echomq.wire.park import Park
 from echomq.wire.slots import Slot
@@ -156,15 +155,12 @@ class WireClient:
         self,
         keys: QueueKeys,
         verb: str,
-        *,
-        build: Build | None = None,
     ) -> Group[Any]:
         """Answer the group commit of a verb on a queue, always the same one.
 
         Args:
             keys: The queue.
             verb: A multi-item verb.
-            build: Makes its calls; None means the verb's own transition.
         """
         key = (keys.base, verb)
         group = self._groups.get(key)
@@ -175,7 +171,6 @@ class WireClient:
                 keys,
                 self._slot(keys, verb, route),
                 self.tag,
-                build=build or MULTI[verb],
                 check=self.check,
                 check_home=self.check_home,
             )

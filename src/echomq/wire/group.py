@@ -31,7 +31,8 @@ import anyio.lowlevel
 from echomq.errors import EchoMQError
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.refusals import Verdict
-from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Call, Item, Transition
+from echomq.transitions import MULTI
+from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Call, Item
 from echomq.transitions.scripts import Script
 from echomq.wire.calls import WireCall, unavailable
 from echomq.wire.items import Awaited, Entry, Submitted, Window
@@ -43,27 +44,42 @@ from echomq.wire.slots import Slot
 I = TypeVar("I", bound=Item | str)  # noqa: E741 - an item
 Outcome = Verdict | EchoMQError
 """What an item's caller gets: its verdict, or the error of the whole call."""
-Build = Callable[[QueueKeys, Call, Sequence[Any]], Transition[list[Verdict]]]
-"""Makes a call; a group asks it for one without items, and puts those behind it."""
+
+
+@final
+class Head:
+    """What all calls of a verb by one client on one queue begin with: made once, all but the number."""
+
+    __slots__ = ("arguments", "data", "read", "remembered", "script")
+
+    def __init__(self, verb: str, keys: QueueKeys, tag: str) -> None:
+        bare = MULTI[verb](keys, Call(tag, 1), ())
+        command = bare.command()
+        self.script = bare.script
+        self.remembered = bare.remembered
+        self.read: Callable[[Any], list[Verdict]] = bare.read
+        self.arguments = len(command)
+        """How many arguments it is, the number included."""
+        self.data = pack_part(command[:-1])
+        """These, packed, without the number, which is the last."""
 
 
 @final
 class GroupCall(WireCall):
     """One call of a group: empty until the writer encodes it."""
 
-    __slots__ = ("_bytes", "_group", "_read", "_riders", "label", "prompt", "queue", "remembered", "script")
+    __slots__ = ("_bytes", "_group", "_riders", "label", "prompt", "queue", "remembered", "script")
 
     def __init__(self, group: Group[Any], *, prompt: bool) -> None:
         super().__init__()
         self._group = group
         self._riders: list[Entry] = []
         self._bytes: bytes | None = None
-        self._read: Callable[[Any], list[Verdict]] | None = None
         self.label = group.verb
         self.prompt = prompt
         self.queue = group.keys.queue
-        self.script: Script | None = None
-        self.remembered = True
+        self.script: Script | None = group.head.script
+        self.remembered = group.head.remembered
 
     def encode(self) -> bytes | None:
         """Take the items and the number, once; afterwards the same bytes again."""
@@ -71,11 +87,7 @@ class GroupCall(WireCall):
             self._riders = self._group.take()
             if not self._riders:
                 return None
-            head = self._group.head()
-            self.script = head.script
-            self.remembered = head.remembered
-            self._read = head.read
-            self._bytes = assemble(head, self._riders)
+            self._bytes = assemble(self._group.head, self._group.draw(), self._riders)
         return self._bytes
 
     @property
@@ -91,8 +103,7 @@ class GroupCall(WireCall):
         """Hand the verdicts out."""
         riders = self._riders
         try:
-            assert self._read is not None  # noqa: S101 - set with the bytes
-            verdicts = self._read(reply)
+            verdicts = self._group.head.read(reply)
             if len(verdicts) != len(riders):
                 raise ValueError(f"{len(verdicts)} verdicts for {len(riders)} items")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - a reply that makes no sense must not stop the reader
@@ -127,18 +138,20 @@ class GroupCall(WireCall):
         return True
 
 
-def assemble(head: Transition[Any], riders: Sequence[Entry]) -> bytes:
-    """Put items behind a call that was made without any."""
-    command = head.command()
-    arguments = len(command) + sum([rider.arguments for rider in riders])
-    return join_parts(arguments, [pack_part(command), *[rider.data for rider in riders]])
+def assemble(head: Head, number: int, riders: Sequence[Entry]) -> bytes:
+    """Make a call of a head, its number and the items that ride on it."""
+    arguments = head.arguments + sum([rider.arguments for rider in riders])
+    digits = b"%d" % number
+    return join_parts(
+        arguments, [head.data, b"$%d\r\n%b\r\n" % (len(digits), digits), *[rider.data for rider in riders]]
+    )
 
 
 @final
 class Group(Generic[I]):
     """The group commit of one verb on one queue. Made by `WireClient.group`."""
 
-    __slots__ = ("_build", "_call", "_check", "_check_home", "_line", "_slot", "_tag", "keys", "lone", "verb")
+    __slots__ = ("_call", "_check", "_check_home", "_line", "_slot", "head", "keys", "lone", "verb")
 
     def __init__(
         self,
@@ -146,7 +159,6 @@ class Group(Generic[I]):
         slot: Slot,
         tag: str,
         *,
-        build: Build,
         check: Callable[[], None],
         check_home: Callable[[], None],
     ) -> None:
@@ -155,8 +167,8 @@ class Group(Generic[I]):
         self.verb = slot.verb
         """The verb."""
         self._slot = slot
-        self._tag = tag
-        self._build = build
+        self.head = Head(slot.verb, keys, tag)
+        """What its calls begin with."""
         self._check = check
         self._check_home = check_home
         self._line: Line[Entry] = Line()
@@ -274,9 +286,9 @@ class Group(Generic[I]):
         self._line = Line()
         return taken
 
-    def head(self) -> Transition[list[Verdict]]:
-        """Make the next call, with its number and without its items."""
-        return self._build(self.keys, Call(self._tag, self._slot.draw()), ())
+    def draw(self) -> int:
+        """Answer the next call's number; 0 for a verb that is not remembered."""
+        return self._slot.draw() if self.head.remembered else 0
 
     def next(self, call: GroupCall) -> None:
         """Go on after a call has ended."""
