@@ -23,7 +23,7 @@ from echomq.protocol.payloads import payload_fields
 from echomq.transitions import Call, claim, enqueue
 from echomq.transitions.scripts import load
 
-PER_CALL = 256
+PER_CALL = 128
 LEASE_MS = 30_000
 TAG = new_tag()
 

@@ -182,10 +182,12 @@ def describe(url: str) -> dict[str, Any]:
     """Tell what is measured here: when, and with which programs on which machine."""
     with redis.Redis.from_url(url) as client:
         version: Any = client.info("server")
+        memory: Any = client.info("memory")
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "server": f"{version.get('server_name', 'redis')} {version.get('valkey_version', version['redis_version'])}",
+        "allocator": str(memory["mem_allocator"]),
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}",
     }
 

@@ -96,7 +96,7 @@ def about(result: dict[str, Any]) -> str:
     """Tell where and how it was measured."""
     sizes = ", ".join(f"{name.replace('_', ' ')} {size:,}" for name, size in result["sizes"].items())
     return (
-        f"{result['when']}, Python {result['python']}, {result['server']}, {result['machine']}; "
+        f"{result['when']}, Python {result['python']}, {result['server']} (memory: {result['allocator']}), {result['machine']}; "
         f"{len(result['rounds'])} rounds; {sizes}"
     )
 

@@ -63,9 +63,11 @@ FULL = Sizes(
 QUICK = Sizes(smallest=100, largest=1_000, jobs=200, queued=500, single=50, bulk=500, drain=500, idle_seconds=1.0)
 
 
-def _measure(sizes: Sizes, rounds: int, chosen: list[Backlog], progress: Progress) -> dict[str, Any]:
+def _measure(
+    sizes: Sizes, rounds: int, chosen: list[Backlog], progress: Progress, binary: Path | None
+) -> dict[str, Any]:
     with ExitStack() as stack:
-        urls = {each: stack.enter_context(open_server()).url for each in chosen}
+        urls = {each: stack.enter_context(open_server(binary=binary)).url for each in chosen}
         result = describe(next(iter(urls.values()))) | {"sizes": attrs.asdict(sizes)}
         total = sum(each.pending + each.schedule for each in chosen) + rounds * len(chosen) * sizes.jobs
         task = progress.add_task("jobs by backlog", total=total)
@@ -174,12 +176,19 @@ def _grids(result: dict[str, Any]) -> list[Grid]:
 @click.option("--rounds", default=5, type=click.IntRange(1), help="Rounds, each backlog in each.")
 @click.option("--largest", default=FULL.largest, type=click.IntRange(1_000), help="The largest backlog.")
 @click.option("--jobs", default=FULL.jobs, type=click.IntRange(100), help="Jobs a measurement with a backlog.")
+@click.option(
+    "--server",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The server's program for the first table; the packaged Valkey else.",
+)
 @click.option("--quick", is_flag=True, help="One round, small sizes: whether it works, not how it scales.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the tables as Markdown, and nothing else.")
 @click.option(
     "--output", type=click.Path(path_type=Path), help="The JSON file; benchmarks/results/scale-TIME.json else."
 )
-def main(rounds: int, largest: int, jobs: int, *, quick: bool, as_markdown: bool, output: Path | None) -> None:
+def main(
+    rounds: int, largest: int, jobs: int, *, server: Path | None, quick: bool, as_markdown: bool, output: Path | None
+) -> None:
     """Measure what grows with the queue, on private servers."""
     sizes = attrs.evolve(FULL, largest=largest, jobs=jobs)
     if quick:
@@ -194,7 +203,7 @@ def main(rounds: int, largest: int, jobs: int, *, quick: bool, as_markdown: bool
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        result = _measure(sizes, rounds, chosen, progress)
+        result = _measure(sizes, rounds, chosen, progress, server)
     path = save(result, output or RESULTS / f"scale-{datetime.now(UTC):%Y%m%dT%H%M%S}.json")
     if as_markdown:
         print("\n".join([*(grid.markdown() for grid in _grids(result)), about(result)]))

@@ -98,7 +98,7 @@ class Client:
     def enqueue_many(
         self, calls: Iterable[JobCall[T]], *, progress: Callable[[int], None] | None = None
     ) -> list[JobHandle[T] | EchoMQError]:
-        """Enqueue any number of calls, up to 256 of one queue a call of the server. See `echomq.Client.enqueue_many`."""
+        """Enqueue any number of calls, up to 128 of one queue a call of the server. See `echomq.Client.enqueue_many`."""
         answers: list[Any] = []
         source = iter(calls)
         broken: UnavailableError | None = None

@@ -100,7 +100,7 @@ class Queue:
         progress: Callable[[int], None] | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> list[JobHandle[Any] | EchoMQError]:
-        """Enqueue any number of jobs, up to 256 a call. See `echomq.Queue.enqueue_many`."""
+        """Enqueue any number of jobs, up to 128 a call. See `echomq.Queue.enqueue_many`."""
         chosen = JobOptions.of(options)
         chosen.stamp(task)
         return self.send_many(((task, payload, chosen, self._decode) for payload in payloads), progress)
