@@ -39,6 +39,23 @@ async def test_park_hears_the_ring(server_url: str, keys: QueueKeys, redis_clien
         assert not bell.may_have_eaten
 
 
+async def test_ring_is_told_before_the_waiter_wakes_and_only_while_it_waits(
+    server_url: str, keys: QueueKeys, redis_client: redis.Redis
+) -> None:
+    """The callback is called once, with the list; a token that comes after the wait has ended calls nobody."""
+    heard: list[str] = []
+    async with open_wire(server_url) as client, client.open_park() as bell:
+        redis_client.rpush(keys.wake, "1")
+        assert await bell.wait([keys.wake], 10, on_ring=heard.append) == keys.wake
+        assert heard == [keys.wake]
+        assert await bell.wait([keys.wake], 0.05, on_ring=heard.append) is None
+        redis_client.rpush(keys.wake, "1")
+        await until(lambda: redis_client.llen(keys.wake) == 0)
+        await anyio.sleep(0.2)  # read, too
+        assert await bell.wait([keys.wake], 10, on_ring=heard.append) == keys.wake
+        assert heard == [keys.wake]
+
+
 async def test_park_ends_by_its_own_timer_and_goes_on_with_the_same_blpop(
     server_url: str, keys: QueueKeys, redis_client: redis.Redis
 ) -> None:

@@ -126,7 +126,7 @@ DEADLINES = (
     ),
     _m(
         "the intake says a claim was sent when its reply came",
-        (INTAKE, "self._begin(calls, reply, sent_at)", "self._begin(calls, reply, anyio.current_time())"),
+        (INTAKE, "self._begin(calls, reply, started.sent_at)", "self._begin(calls, reply, anyio.current_time())"),
         by="worker/lease::claim_that_took_as_long_as_its_lease_begins_nothing[trio]",
     ),
     _m(
@@ -316,8 +316,9 @@ ENDINGS = (
     ),
     _m(
         "claiming goes on while stopping",
-        (INTAKE, "while not self.stopping:", "while True:"),
-        (INTAKE, "if free <= 0 or self.stopping:", "if free <= 0:"),
+        (INTAKE, "while self._ahead is not None or not self.stopping:", "while True:"),
+        (INTAKE, "if self._ahead is None and (free <= 0 or self.stopping):", "if self._ahead is None and free <= 0:"),
+        (INTAKE, "if free > 0 and not self.stopping:", "if free > 0:"),
         (INTAKE, "                if self.stopping:\n                    return\n", ""),
         (INTAKE, "        self.stopping = True\n", ""),
         by="worker/shutdown::stop_lets_handlers_end_within_grace[trio]",
@@ -560,7 +561,7 @@ OTHERS = (
     _m(
         "a claim that fails is tried again at once",
         (INTAKE, "                    await self._pause(wait)", "                    pass"),
-        (INTAKE, "if calls in self._failing and sent_at <", "if calls in () and sent_at <"),
+        (INTAKE, "if calls in self._failing and now <", "if calls in () and sent_at <"),
         by="worker/intake::claims_that_fail_are_spaced[trio]",
     ),
     _m(
@@ -576,13 +577,24 @@ OTHERS = (
     ),
     _m(
         "the next delayed job is waited for a second late",
-        (INTAKE, "more = reply.next_ms / 1000 if len(reply.jobs) < count else 0.0", "more = CAP if len(reply.jobs) < count else 0.0"),
+        (INTAKE, "more = reply.next_ms / 1000 if len(reply.jobs) < started.count else 0.0", "more = CAP if len(reply.jobs) < started.count else 0.0"),
         by="worker/idle::delayed_job_starts_when_it_is_due[trio]",
     ),
     _m(
         "a claim that was filled says when the next job is due",
-        (INTAKE, "len(reply.jobs) < count else", "len(reply.jobs) < free else"),
+        (INTAKE, "len(reply.jobs) < started.count else", "len(reply.jobs) < free else"),
         by="worker/idle::delayed_job_starts_when_it_is_due_after_a_claim_that_was_filled[trio]",
+    ),
+    _m(
+        "the claim of a ring is forgotten by a stop",
+        (INTAKE, "while self._ahead is not None or not self.stopping:", "while not self.stopping:"),
+        by="worker/intake::claim_that_a_ring_sent_off_is_not_forgotten_by_a_stop[trio]",
+    ),
+    _m(
+        "a ring sends a claim off although no slot is free",
+        (INTAKE, "if free > 0 and not self.stopping:", "if not self.stopping:"),
+        (INTAKE, "count = min(free, self._portion)", "count = max(1, min(free, self._portion))"),
+        by="worker/intake::ring_claims_nothing_for_a_late_loop[trio]",
     ),
     _m(
         "one claim asks for all slots",

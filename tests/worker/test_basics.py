@@ -13,7 +13,7 @@ import redis
 
 from echomq.app import App
 from echomq.job import Job, SyncJob
-from echomq.transitions import ClaimReply
+from echomq.wire.calls import NumberedCall
 from echomq.worker.calls import QueueCalls
 from echomq.worker.entry import run_worker
 from echomq.worker.run import Worker
@@ -145,12 +145,12 @@ async def test_claims_come_in_portions(
     async def handle() -> None:
         pass
 
-    async def claim(self: QueueCalls, count: int, lease: float) -> ClaimReply:
+    def start_claim(self: QueueCalls, count: int, lease: float) -> NumberedCall:
         asked.append(count)
-        return await original(self, count, lease)
+        return original(self, count, lease)
 
-    original = QueueCalls.claim
-    monkeypatch.setattr(QueueCalls, "claim", claim)
+    original = QueueCalls.start_claim
+    monkeypatch.setattr(QueueCalls, "start_claim", start_claim)
     async with app:
         await app.enqueue_many(handle.call() for _ in range(300))
         async with running(app, concurrency=concurrency) as worker:

@@ -17,7 +17,9 @@ from echomq.wire.park import Park
 from echomq.worker import intake
 from echomq.worker.calls import QueueCalls
 from echomq.worker.entry import run_worker
+from echomq.worker.intake import Intake
 from echomq.worker.reasons import Reason
+from echomq.worker.run import Worker
 from echomq.worker.timers import Timers
 from echomq.worker.watchdog import Watchdog
 from tests.worker.fakes import make_lease
@@ -53,14 +55,15 @@ async def test_claims_that_fail_are_spaced(
     """A server that refuses claims is not asked at full speed; when it takes them again, work goes on."""
     failed: list[int] = []
 
-    async def refused(*_: Any) -> Any:
-        await anyio.lowlevel.checkpoint()
-        failed.append(1)
-        raise ServerError("ERR", "on purpose")
+    class Refused:
+        async def value(self) -> Any:
+            await anyio.lowlevel.checkpoint()
+            failed.append(1)
+            raise ServerError("ERR", "on purpose")
 
     async with app, running(app):
         with monkeypatch.context() as patch:
-            patch.setattr(QueueCalls, "claim", refused)
+            patch.setattr(QueueCalls, "start_claim", lambda *_: Refused())
             await handle.enqueue()
             await anyio.sleep(0.5)
         assert 0 < len(failed) < FEW
@@ -91,7 +94,7 @@ async def test_parks_that_fail_are_spaced_and_cost_latency_only(
     """A doorbell that is broken is tried now and then, and the work is found all the same."""
     failed: list[int] = []
 
-    async def refused(*_: Any) -> Any:
+    async def refused(*_: Any, **__: Any) -> Any:
         await anyio.lowlevel.checkpoint()
         failed.append(1)
         raise ServerError("NOPERM", "on purpose")
@@ -136,6 +139,42 @@ async def test_stop_waits_for_a_claim_on_its_way(
             await until(lambda: peek.state(job.id) == "active")
             worker.stop()
         assert peek.state(job.id) == "pending"
+
+
+async def test_claim_that_a_ring_sent_off_is_not_forgotten_by_a_stop(
+    app: App, handle: Any, ran: list[int], peek: Peek, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped between the ring and the moment its task wakes: what the claim takes is given back, not left to its lease."""
+    workers: list[Worker] = []
+
+    def rang(self: Intake, bell: str) -> None:
+        original(self, bell)
+        workers[0].stop()
+
+    original = Intake._rang
+    monkeypatch.setattr(Intake, "_rang", rang)
+    async with app, running(app) as worker:
+        workers.append(worker)
+        job = await handle.enqueue()
+        await until(lambda: peek.record(job.id).attempts == 1)
+        await until(lambda: peek.state(job.id) == "pending")
+    assert ran == []
+    assert (peek.record(job.id).stalls, peek.record(job.id).failures) == (0, 0)
+
+
+async def test_ring_claims_nothing_for_a_late_loop(
+    app: App, handle: Any, ran: list[int], peek: Peek, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that may take nothing at the moment of the ring sends no claim off; it asks when it may."""
+    async with app, running(app) as worker:
+        await anyio.sleep(0.2)  # parked
+        with monkeypatch.context() as patch:
+            patch.setattr(worker._intake, "_free", lambda: 0)
+            job = await handle.enqueue()
+            await anyio.sleep(0.3)
+            assert (peek.state(job.id), peek.record(job.id).attempts, ran) == ("pending", 0, [])
+        worker._slot_freed()
+        await until(lambda: ran == [1])
 
 
 async def test_stop_does_not_wait_for_a_server_that_was_never_up(queue_name: str) -> None:

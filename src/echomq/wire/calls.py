@@ -260,6 +260,12 @@ class NumberedCall(CallerCall):
             self._bytes = pack(self.transition.command())
         return self._bytes
 
+    async def value(self) -> Any:
+        """Wait for the reply and read it; raises and may be cancelled as `result`."""
+        reply = await self.result()
+        assert self.transition is not None  # noqa: S101 - answered, so it was built
+        return self.transition.read(reply)
+
     def answered(self, reply: Any) -> None:
         """Wake the caller and let the next call go."""
         super().answered(reply)

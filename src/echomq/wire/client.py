@@ -143,13 +143,22 @@ class WireClient:
         self.check()
         if verb is None:
             verb = build(Call(self.tag)).verb
+        value: T = await self.start(keys, build, verb=verb, route=route).value()
+        return value
+
+    def start(
+        self,
+        keys: QueueKeys,
+        build: Callable[[Call], Transition[Any]],
+        *,
+        verb: str,
+        route: Route | None = None,
+    ) -> NumberedCall:
+        """Send as `remembered` and do not wait: `value()` of what it answers does. For callbacks within the client's loop."""
         slot = self._slot(keys, verb, route or _route(verb))
         call = NumberedCall(slot, self.tag, build)
         slot.enter(call)
-        reply = await call.result()
-        assert call.transition is not None  # noqa: S101 - answered, so it was built
-        value: T = call.transition.read(reply)
-        return value
+        return call
 
     def group(
         self,

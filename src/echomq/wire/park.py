@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 from echomq.errors import UnavailableError
 from echomq.wire.calls import CallerCall
@@ -36,14 +36,22 @@ LATE: Final = 2.0
 class _Block(CallerCall):
     """One BLPOP; sent once, since a repetition could take a second token."""
 
-    __slots__ = ("_overdue_at", "keys")
+    __slots__ = ("_overdue_at", "keys", "on_ring")
 
     label = "BLPOP"
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         super().__init__()
         self.keys = keys
+        self.on_ring: Callable[[str], None] | None = None
+        """Called with the list that rang, if somebody waits."""
         self._overdue_at: float | None = None
+
+    def answered(self, reply: Any) -> None:
+        """Tell whoever waits which list rang, at once and then by waking it."""
+        if reply is not None and self.on_ring is not None:
+            self.on_ring(reply[0].decode())
+        super().answered(reply)
 
     def encode(self) -> bytes | None:
         """Pack it; its time begins."""
@@ -71,13 +79,17 @@ class Park:
         self._block: _Block | None = None
         self._lost = False
 
-    async def wait(self, keys: Sequence[str], seconds: float) -> str | None:
+    async def wait(
+        self, keys: Sequence[str], seconds: float, *, on_ring: Callable[[str], None] | None = None
+    ) -> str | None:
         """Wait for a token in one of the lists, at most so long.
 
         Args:
             keys: The wake lists; the first that has a token serves. On one server any number of
                 queues. Other keys than the last time give up the standing BLPOP and its connection.
             seconds: By our own clock.
+            on_ring: Called with the list that rings, in the reader and before this returns: what it sends is on its
+                way while the caller is still being woken. Must not raise.
 
         Returns:
             The list that rang, or None when the time is up. While there is no connection it waits
@@ -102,7 +114,11 @@ class Park:
                 self._block = _Block(wanted)
                 self._connection.submit(self._block)
             block = self._block
-            await block.settled(min(until, block.overdue_at or until) - time.monotonic())
+            block.on_ring = on_ring
+            try:
+                await block.settled(min(until, block.overdue_at or until) - time.monotonic())
+            finally:
+                block.on_ring = None
             now = time.monotonic()
             if block.over:
                 self._block = None

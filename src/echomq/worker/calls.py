@@ -10,6 +10,7 @@ from echomq.transitions import claim
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
     from echomq.transitions import Call, ClaimReply, Transition
+    from echomq.wire.calls import NumberedCall
     from echomq.wire.client import WireClient
 
 CAP: float = 1.0
@@ -35,10 +36,10 @@ class QueueCalls:
         self.checkpoint: Any = group(self.keys, "checkpoint")
         self.log: Any = group(self.keys, "log")
 
-    async def claim(self, count: int, lease: float) -> ClaimReply:
-        """Claim up to `count` jobs for `lease` seconds."""
+    def start_claim(self, count: int, lease: float) -> NumberedCall:
+        """Send a claim for up to `count` jobs for `lease` seconds; its `value()` is a `ClaimReply`."""
 
         def build(call: Call) -> Transition[ClaimReply]:
             return claim(self.keys, call, count=count, lease_ms=to_ms(lease), cap_ms=to_ms(CAP))
 
-        return await self.wire.remembered(self.keys, build, verb="claim")
+        return self.wire.start(self.keys, build, verb="claim")
