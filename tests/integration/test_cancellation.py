@@ -24,8 +24,10 @@ from echomq.transitions import Call, Completion, Failure, claim, complete, fail
 from tests.leftovers import sockets, tasks, threads
 from tests.worker.support import TRIO, proxied, until
 
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
 # Minutes on a busy machine, most of it waiting: too long for every run.
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.prove]
+LONG = pytest.mark.prove
 
 OPEN = 0.05
 """Seconds after which a call that waits for ever has reached its last checkpoint."""
@@ -293,7 +295,7 @@ async def works(world: World) -> None:
 
 
 @TRIO
-@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+@pytest.mark.parametrize("warm", [pytest.param(False, id="cold"), pytest.param(True, id="warm", marks=LONG)])
 @pytest.mark.parametrize("name", CASES)
 async def test_call_cancelled_at_each_moment(
     name: str, warm: bool, server_url: str, redis_client: redis.Redis, queue_name: str
@@ -326,6 +328,7 @@ async def test_call_cancelled_at_each_moment(
     assert moments > 2
 
 
+@LONG
 @TRIO
 @pytest.mark.parametrize("how", ["refusing", "frozen"])
 @pytest.mark.parametrize("name", CASES)
