@@ -35,6 +35,17 @@ def test_enqueue_places_a_later_job_in_the_schedule(bench: Bench) -> None:
     }  # fmt: skip
 
 
+def test_enqueue_admits_a_job_whose_event_cannot_be_told(bench: Bench) -> None:
+    """Its dedup key stays: a second one would be a living job's double."""
+    bench.server.delete(bench.keys.events)
+    bench.server.set(bench.keys.events, "no stream")
+    first, second = NewJob(dedup="k"), NewJob(dedup="k")
+    assert bench.on("enqueue", first) == ["admitted"]
+    assert bench.count("torn") == 1
+    assert bench.on("enqueue", second) == [f"duplicate {first.id}"]
+    bench.server.delete(bench.keys.events)
+
+
 def test_enqueue_makes_meta(bench: Bench) -> None:
     """The first job of a queue brings the protocol's version."""
     bench.server.delete(bench.keys.meta)

@@ -37,6 +37,16 @@ def test_extend_refuses_a_lease_out_of_range(bench: Bench, lease: str) -> None:
     assert (answer, changed) == ([f"EMQKIND lease_ms {lease}".encode()], set())
 
 
+def test_extend_of_a_torn_set_says_so_to_each_item(bench: Bench) -> None:
+    """The places are asked once a call: the error that this meets is not the first item's alone."""
+    jobs = [running(bench) for _ in range(3)]
+    bench.server.rename(bench.keys.active, f"{bench.keys.active}-kept")
+    bench.server.set(bench.keys.active, "no set")
+    answers = bench.on("extend", *(Renewal(job.id, job.token, job.nonce, 60_000) for job in jobs))
+    assert [answer.split(" ")[:2] for answer in answers] == [["EMQTORN", "WRONGTYPE"]] * 3
+    bench.server.rename(f"{bench.keys.active}-kept", bench.keys.active)
+
+
 def test_extend_is_not_remembered(bench: Bench) -> None:
     """It simply runs again."""
     bench.settle("extend", running(bench))

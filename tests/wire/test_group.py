@@ -187,6 +187,29 @@ async def test_submit_waits_an_outage_out(proxy: FaultProxy, keys: QueueKeys) ->
         assert patient[0].code == "admitted"
 
 
+async def test_closing_calls_every_callback_and_lets_later_ones_know(proxy: FaultProxy, keys: QueueKeys) -> None:
+    """Also of a call that waits for an absent server, of callbacks that submit again, and of what comes afterwards."""
+    heard: list[str] = []
+    async with open_wire(proxy.url) as client:
+        enqueue = client.group(keys, "enqueue")
+        await enqueue(NewJob())
+        proxy.refusing = True
+        proxy.cut()
+        await until(lambda: not client.connected)
+
+        def again(outcome: object) -> None:
+            heard.append(type(outcome).__name__)
+            if len(heard) < 5:
+                enqueue.submit(NewJob(), again, give_up_after=60)
+
+        enqueue.submit(NewJob(), again, give_up_after=60)
+        await anyio.sleep(0.05)
+        assert heard == []
+    assert heard == ["UnavailableError"] * 5
+    enqueue.submit(NewJob(), lambda outcome: heard.append(type(outcome).__name__), give_up_after=60)
+    assert heard == ["UnavailableError"] * 6
+
+
 async def test_submit_callback_that_raises_hurts_nobody(server_url: str, keys: QueueKeys) -> None:
     """A callback's exception is logged; its neighbours and the connection go on."""
     async with open_wire(server_url) as client:

@@ -608,12 +608,12 @@ OTHERS = (
     ),
     _m(
         "unsettled verdicts do not hold claims back",
-        (RUN, "if self._watchdog.late or self._settler.unsettled >= 4 * self.options.concurrency:", "if self._watchdog.late:"),
+        (RUN, "if self._watchdog.late or self._last.waiting or self._settler.unsettled >= 4 * self.options.concurrency:", "if self._watchdog.late:"),
         by="worker/intake::verdicts_that_pile_up_hold_claims_back[trio]",
     ),
     _m(
         "a late loop claims",
-        (RUN, "if self._watchdog.late or self._settler", "if self._settler"),
+        (RUN, "if self._watchdog.late or self._last", "if self._last"),
         by="worker/watchdog::late_loop_claims_nothing_until_it_keeps_time_again[trio]",
     ),
     _m(

@@ -7,7 +7,8 @@ import pytest
 
 from echomq.app import App
 from echomq.protocol.records import JobRecord
-from echomq.worker import settle
+from echomq.results import JobHandle
+from echomq.worker import last_lives
 from echomq.worker.last_lives import on_last_life
 from tests.worker.support import Peek, running, until
 
@@ -36,7 +37,7 @@ def test_last_life_is_the_one_after_which_a_stall_buries(row: dict[bytes, bytes]
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put jobs off for a moment only."""
-    monkeypatch.setattr(settle, "PUT_OFF", 0.2)
+    monkeypatch.setattr(last_lives, "PUT_OFF", 0.2)
 
 
 async def test_of_two_on_their_last_life_one_runs(app: App, queue_name: str, peek: Peek, quick: None) -> None:
@@ -92,3 +93,70 @@ async def test_last_life_waits_until_the_others_are_back(app: App, queue_name: s
             await until(lambda: worker.statistics().counters.completed == 5)
     assert states[0] == ["active"] + ["schedule"] * 4
     assert peek.count("stalled") == 0
+
+
+async def test_many_on_their_last_life_all_run(app: App, queue_name: str, peek: Peek, quick: None) -> None:
+    """More than one call takes back: the first begins all the same, and claims wait for it."""
+    ran: list[int] = []
+
+    @app.task(queue=queue_name)
+    async def handle(n: int) -> None:
+        ran.append(n)
+
+    async with app:
+        jobs = await app.enqueue_many(handle.options(max_stalls=1).call(n) for n in range(1500))
+        with peek.client.pipeline() as pipe:
+            for job in jobs:
+                assert isinstance(job, JobHandle)
+                pipe.hset(peek.keys.job(job.id), "stalls", 1)
+            pipe.execute()
+        async with running(app, concurrency=1000) as worker:
+            with anyio.fail_after(5):
+                await until(lambda: ran)
+            await until(lambda: len(ran) > 5)
+            assert worker.statistics().counters.claimed < 20 * 1500
+    assert len(set(ran)) == len(ran)
+
+
+async def test_one_that_goes_on_lets_the_next_begin(
+    app: App, queue_name: str, peek: Peek, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler that takes hours keeps nobody waiting for hours."""
+    monkeypatch.setattr(last_lives, "ALONE", 0.5)
+    now: list[int] = []
+
+    @app.task(queue=queue_name)
+    async def handle(n: int) -> None:
+        now.append(n)
+        await anyio.sleep_forever()
+
+    async with app:
+        for n in range(3):
+            job = await handle.options(max_stalls=1).enqueue(n)
+            peek.client.hset(peek.keys.job(job.id), "stalls", 1)
+        async with running(app):
+            await until(lambda: len(now) == 1)
+            await anyio.sleep(0.3)
+            assert len(now) == 1
+            await until(lambda: len(now) == 3)
+
+
+async def test_put_off_job_keeps_the_time_since_when_it_does_not_fit(
+    app: App, queue_name: str, peek: Peek, quick: None
+) -> None:
+    """Else a job that fits nowhere would begin its deploy window anew with each time it is put off."""
+    gate = anyio.Event()
+
+    @app.task(queue=queue_name)
+    async def handle() -> None:
+        await gate.wait()
+
+    async with app:
+        first = await handle.options(max_stalls=1, priority=1).enqueue()
+        second = await handle.options(max_stalls=1).enqueue()
+        for job in (first, second):
+            peek.client.hset(peek.keys.job(job.id), mapping={"stalls": 1, "unfit_since": 1})
+        async with running(app):
+            await until(lambda: peek.state(second.id) == "schedule")
+            assert peek.record(second.id).row[b"unfit_since"] == b"1"
+            gate.set()

@@ -57,7 +57,6 @@ local function write_row(n, state)
   local at = items[n]
   call('HSET', rows and rows[n] or row_key(ARGV[at]), 'state', state, 'since', NOW, 'by', CLIENT, unpack(ARGV, at + 7, at + 6 + 2 * ARGV[at + 6])) --!write row
   if state == 'pending' then made_ready = made_ready + 1 end
-  emit('enqueued', ARGV[at])
 end
 local function write_waiting()
   if not waiting then return end
@@ -68,6 +67,8 @@ local function write_waiting()
     if state == 'pending' then problem = no_pending end
     if not problem then fine, problem = pcall(write_row, n, state) end
     verdicts[n] = fine and 'admitted' or unmake(problem, items[n])
+    -- It is admitted, whatever becomes of its event.
+    if fine and not pcall(emit, 'enqueued', ARGV[items[n]]) then tally('torn') end
   end
   waiting = nil
 end

@@ -347,6 +347,10 @@ class Pipeline:
         self.closed = unavailable("the client was closed", reason, sent=False)
         self.sweep(float("inf"), 0.0, reason)  # the first sweep sets a time, the second finds it over
         self.sweep(float("inf"), 0.0, reason)
+        for line in (self._again, self._outbox):  # what callers have asked for meanwhile
+            while (call := line.pop()) is not None:
+                call.line = None
+                call.failed(self.closed)
 
 
 def _same(error: Exception) -> Callable[[], Any]:

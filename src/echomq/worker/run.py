@@ -94,7 +94,7 @@ class Worker:
         self._counters = Counters()
         self._heartbeat = Heartbeat(options, self._timers, renewed=self._was_served)
         self._settler = Settler(options, self._timers, self._counters, on_settled=self._slot_freed)
-        self._last = LastLives(self._settler)
+        self._last = LastLives(self._settler, begun=self._slot_freed)
         self._leases: set[Lease] = set()
         self._watchdog = Watchdog(
             lambda: self._leases, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed
@@ -237,7 +237,7 @@ class Worker:
         self._intake.slot_freed()
 
     def _free(self) -> int:
-        if self._watchdog.late or self._settler.unsettled >= 4 * self.options.concurrency:
+        if self._watchdog.late or self._last.waiting or self._settler.unsettled >= 4 * self.options.concurrency:
             return 0
         return self.options.concurrency - len(self._leases)
 

@@ -45,8 +45,6 @@ AGAIN: float = 1.0
 """Seconds until a verdict that the server could not take is sent again."""
 LINGER: float = 2.0
 """Seconds for which a refused completion is kept, should the job come back to this worker."""
-PUT_OFF: float = 2.0
-"""Seconds, about, for which a job is given back that may not begin here now."""
 MAX_REASON: int = 1024
 """Bytes of a reason, as for the reason of a cancel request."""
 UNFIT_FIRST: float = 1.0
@@ -134,12 +132,14 @@ class Settler:
                 return True
         return False
 
-    def put_off(self, lease: Lease) -> None:
-        """Give back a job that was claimed and may not begin here now, for a few seconds."""
+    def put_off(self, lease: Lease, seconds: float) -> None:
+        """Give back a job that was claimed and may not begin here now, for so long, more or less."""
         c = lease.claimed
         lease.running = False
-        delay = to_ms(PUT_OFF * self._random.uniform(0.8, 1.2))
-        self._keep(lease, lease.calls.snooze, Snoozed(c.id, c.token, c.nonce, delay))
+        delay = to_ms(seconds * self._random.uniform(0.8, 1.2))
+        # It was not tried: that it did not fit elsewhere is as true as before.
+        unfit = b"unfit_since" in c.record.row
+        self._keep(lease, lease.calls.snooze, Snoozed(c.id, c.token, c.nonce, delay, unfit=unfit))
 
     def undelivered(self, leases: set[Lease]) -> set[Lease]:
         """Answer those whose verdict has not been answered."""

@@ -21,7 +21,7 @@ local function fence(words, first, stride, read_row)
     if row.state ~= 'active' then return nil, 'EMQSTALE ' .. row.state end --!guard state
     if not holds(row, token, nonce) then return nil, 'EMQSTALE active' end --!guard holder
     if not leased then
-      leased = {}
+      local found = {}
       -- In pieces, for `unpack` fails at some 8,000 values.
       for from = first, #words, 1000 * stride do
         local ids = {}
@@ -30,9 +30,10 @@ local function fence(words, first, stride, read_row)
         end
         local scores = call('ZMSCORE', SETS.active, unpack(ids))
         for i = 1, #ids do
-          leased[ids[i]] = scores[i]
+          found[ids[i]] = scores[i]
         end
       end
+      leased = found
     end
     if not leased[id] then return nil, 'EMQSTALE torn' end --!guard member
     return row
