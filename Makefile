@@ -113,7 +113,7 @@ prove: $(STAMP) ## what takes longer than CI has: all mutants, kill -9, soaks
 	HYPOTHESIS_PROFILE=prove $(PY) -m pytest -m prove --timeout 1800 $(ARGS)
 
 .PHONY: bench
-bench: $(STAMP) ## benchmarks, side by side with peers
+bench: $(STAMP) ## benchmarks, beside the ceiling
 	$(PY) benchmarks/bench.py $(ARGS)
 
 .PHONY: scale

@@ -30,11 +30,14 @@ async def check_server(wire: WireClient, *, allow_eviction: bool, stop: anyio.Ev
 
 
 async def _read_policy(wire: WireClient, stop: anyio.Event) -> str | None:
+    told = ""
     while not stop.is_set():
         try:
             text = await wire.command("INFO", "memory")
         except UnavailableError as error:
-            _log.warning("server_unavailable", error=str(error))
+            if told != str(error):  # once for each reason, not for each try
+                told = str(error)
+                _log.warning("server_unavailable", error=told)
             continue
         except EchoMQError as error:
             _log.warning("eviction_policy_unknown", error=str(error), hint="allow INFO, or check maxmemory-policy")

@@ -27,11 +27,15 @@ _log = get_logger("echomq.worker")
 async def run_pump(queues: Iterable[QueueCalls]) -> None:
     """Trim every queue every few seconds, in bounded rounds. Runs until cancelled."""
     queues = tuple(queues)
+    failing: dict[str, str] = {}
     while True:
         await anyio.sleep(EVERY * random.uniform(0.5, 1.0))
         for calls in queues:
             try:
                 while await calls.wire.run(trim(calls.keys, Call(calls.wire.tag), bound=BOUND), route="bulk") >= BOUND:
                     pass
+                failing.pop(calls.queue, None)
             except EchoMQError as error:
-                _log.warning("pump_failed", queue=calls.queue, error=str(error))
+                if failing.get(calls.queue) != str(error):  # once for each reason, not for each try
+                    failing[calls.queue] = str(error)
+                    _log.warning("pump_failed", queue=calls.queue, error=str(error))
