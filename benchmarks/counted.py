@@ -59,6 +59,20 @@ TRAFFIC = (
     Figure("bytes from the server, a job", "sent", "{:.1f}", 0.01),
 )
 # A stray claim (a timer that was over while the work was let go) is 1 of the 103 and 43 calls of the last two.
+
+
+def _of_work(*, calls: float, inner: float, left: float) -> tuple[Figure, ...]:
+    """Make the figures of a worker that does jobs, with these tolerances."""
+    return (
+        Figure("commands sent, a job", "calls", "{:.4f}", calls),
+        Figure("commands inside scripts, a job", "inner", "{:.3f}", inner),
+        Figure("reads of the server, a job", "reads", "{:.4f}", 0.4, of_server=True),
+        *TRAFFIC,
+        Figure("keys left behind", "keys", "{:.0f}"),
+        Figure("bytes of the keys left behind", "left", "{:,.0f}", left, of_server=True),
+    )
+
+
 SCENARIOS = (
     Scenario(
         "enqueue_single",
@@ -87,28 +101,14 @@ SCENARIOS = (
         "drain",
         "Drain",
         f"One worker with concurrency {counting.CONCURRENCY} takes {counting.DRAIN:,} jobs whose handlers do nothing.",
-        (
-            Figure("commands sent, a job", "calls", "{:.4f}", 0.05),
-            Figure("commands inside scripts, a job", "inner", "{:.3f}", 0.001),
-            Figure("reads of the server, a job", "reads", "{:.4f}", 0.4, of_server=True),
-            *TRAFFIC,
-            Figure("keys left behind", "keys", "{:.0f}"),
-            Figure("bytes of the keys left behind", "left", "{:,.0f}", 0.05, of_server=True),
-        ),
+        _of_work(calls=0.05, inner=0.001, left=0.05),
     ),
     Scenario(
         "retry",
         "Retry",
         f"The same with {counting.RETRY:,} jobs that each fail once and are tried again at once. Bytes are without the "
         "error's text, which is sent once and comes back once.",
-        (
-            Figure("commands sent, a job", "calls", "{:.4f}", 0.1),
-            Figure("commands inside scripts, a job", "inner", "{:.3f}", 0.002),
-            Figure("reads of the server, a job", "reads", "{:.4f}", 0.4, of_server=True),
-            *TRAFFIC,
-            Figure("keys left behind", "keys", "{:.0f}"),
-            Figure("bytes of the keys left behind", "left", "{:,.0f}", 0.1, of_server=True),
-        ),
+        _of_work(calls=0.1, inner=0.002, left=0.1),
     ),
     Scenario(
         "idle",

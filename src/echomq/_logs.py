@@ -61,6 +61,27 @@ class Logger:
                 self.lost += lost
 
 
+@final
+class Told:
+    """What was told last, by subject: an error that repeats is told once for each reason, and not for each try."""
+
+    __slots__ = ("_reasons",)
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+
+    def is_new(self, reason: str, about: str = "") -> bool:
+        """Tell whether it is another reason than the last one about this subject, and note it."""
+        if self._reasons.get(about) == reason:
+            return False
+        self._reasons[about] = reason
+        return True
+
+    def over(self, about: str = "") -> None:
+        """Forget the subject: it is well."""
+        self._reasons.pop(about, None)
+
+
 def get_logger(name: str) -> Logger:
     """Answer a logger; structlog need not be configured yet."""
     return Logger(name)

@@ -119,16 +119,21 @@ def add(ground: Ground, count: int = 3) -> list[str]:
     return [job.id for job in jobs]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("verb", ["claim", "reap", "promote"])
-def test_rounds_without_a_right_lose_no_job(ground: Ground, verb: str, command: str) -> None:
-    """A claim, a reap or a promote that the server refuses leaves every job where it is done later."""
-    ids = add(ground)
+def make_due(ground: Ground, verb: str) -> None:
+    """Give a round something to do: leases that are over, or delays."""
     if verb != "claim":
         jobs = ground.able.claim(3).jobs
         if verb == "promote":
             ground.able.items("snooze", *(Snoozed(c.id, c.token, c.nonce, 0) for c in jobs))
         ground.admin.execute_command("EVAL", EXPIRE, 1, ground.keys.active)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("verb", ["claim", "reap", "promote"])
+def test_rounds_without_a_right_lose_no_job(ground: Ground, verb: str, command: str) -> None:
+    """A claim, a reap or a promote that the server refuses leaves every job where it is done later."""
+    ids = add(ground)
+    make_due(ground, verb)
     limited = ground.lacking(command)
     for _ in range(2):
         ground.attempt(lambda: limited.claim(2) if verb == "claim" else limited.plain(verb))
@@ -159,11 +164,7 @@ def test_verdicts_without_a_right_lose_no_job(ground: Ground, how: str, command:
 def test_rounds_without_a_right_say_so(ground: Ground, verb: str, command: str) -> None:
     """The whole call is refused with the server's own words, and nothing is counted as torn."""
     add(ground)
-    if verb != "claim":
-        jobs = ground.able.claim(3).jobs
-        if verb == "promote":
-            ground.able.items("snooze", *(Snoozed(c.id, c.token, c.nonce, 0) for c in jobs))
-        ground.admin.execute_command("EVAL", EXPIRE, 1, ground.keys.active)
+    make_due(ground, verb)
     limited = ground.lacking(command)
     with pytest.raises((redis.ResponseError, redis.exceptions.NoPermissionError), match=rf"(?i){command}|ACL|perm"):
         limited.claim(1) if verb == "claim" else limited.plain(verb)

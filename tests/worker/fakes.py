@@ -8,6 +8,10 @@ import anyio
 
 from echomq.protocol.records import Claimed, JobRecord
 from echomq.worker.lease import Lease
+from echomq.worker.options import WorkerOptions
+from echomq.worker.settle import Settler
+from echomq.worker.statistics import Counters
+from echomq.worker.timers import Timers
 
 
 class FakeGroup:
@@ -41,3 +45,8 @@ def make_lease(calls: Any = None, *, id: str = "a", token: int = 1, holder: str 
     claimed = Claimed(id, token, f"nonce-{token}", record)
     fake: Any = FakeCalls() if calls is None else calls
     return Lease(fake, claimed, now_ms=0, deadline=anyio.current_time() + left)
+
+
+def make_settler(timers: Timers, **options: Any) -> Settler:
+    """Make a settler that nobody listens to."""
+    return Settler(WorkerOptions(**options), timers, Counters(), on_settled=lambda: None)

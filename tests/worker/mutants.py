@@ -518,6 +518,11 @@ OTHERS = (
         by="worker/last_lives::last_life_waits_until_the_others_are_back[trio]",
     ),
     _m(
+        "claims go on while a job waits to be alone on its last life",
+        (RUN, "self._watchdog.late or self._last.waiting or", "self._watchdog.late or"),
+        by="worker/last_lives::first_of_many_begins[trio]",
+    ),
+    _m(
         "only one job ever runs on its last life",
         (RUN, "            self._last.left(lease)\n", ""),
         by="worker/last_lives::of_two_on_their_last_life_one_runs[trio]",

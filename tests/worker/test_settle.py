@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import anyio
 import pytest
@@ -14,20 +13,12 @@ from echomq.errors import ServerError
 from echomq.job import Job
 from echomq.protocol.refusals import Verdict
 from echomq.worker import settle
-from echomq.worker.options import WorkerOptions
 from echomq.worker.reasons import Raised, Returned
-from echomq.worker.settle import Settler
-from echomq.worker.statistics import Counters
 from echomq.worker.timers import Timers
-from tests.worker.fakes import FakeCalls, make_lease
+from tests.worker.fakes import FakeCalls, make_lease, make_settler
 from tests.worker.support import proxied, running, until
 
 pytestmark = pytest.mark.anyio
-
-
-def make_settler(timers: Timers, **options: Any) -> Settler:
-    """Make one that nobody listens to."""
-    return Settler(WorkerOptions(**options), timers, Counters(), on_settled=lambda: None)
 
 
 async def test_completion_after_the_local_deadline_is_sent(server_url: str, queue_name: str) -> None:

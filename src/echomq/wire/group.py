@@ -92,8 +92,8 @@ class GroupCall(WireCall):
 
     @property
     def wanted(self) -> bool:
-        """Whether some item still has a caller; before the items are taken, whether some wait."""
-        return self._group.waits if self._bytes is None else any(not rider.gone for rider in self._riders)
+        """Whether some item still has a caller; before the items are taken, always."""
+        return self._bytes is None or any(not rider.gone for rider in self._riders)
 
     def lost(self) -> bool:
         """Always again: it is remembered, or harmless to repeat."""
@@ -279,11 +279,6 @@ class Group(Generic[I]):
             taken.append(entry)
         self.lone = len(taken) == 1
         return taken
-
-    @property
-    def waits(self) -> bool:
-        """Whether an item stands in line."""
-        return bool(self._line)
 
     def take_all(self) -> list[Entry]:
         """Take every item out of the line."""

@@ -27,7 +27,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from echomq._logs import get_logger
+from echomq._logs import Told, get_logger
 from echomq.errors import EchoMQError, ProtocolMismatchError
 from echomq.transitions import Call, ring
 from echomq.worker.calls import CAP
@@ -103,8 +103,9 @@ class Intake:
         self._claimed = claimed
         self._slot = Signal()
         self._random = random.Random()
-        self._failing: dict[QueueCalls, tuple[int, float, str]] = {}
-        """Queues whose last claim failed: how often in a row, until when they are left alone, and why."""
+        self._failing: dict[QueueCalls, tuple[int, float]] = {}
+        """Queues whose last claim failed: how often in a row, and until when they are left alone."""
+        self._told = Told()
         self._park_errors = 0
         self._bells: dict[str, QueueCalls] = {}
         self._ahead: _Started | None = None
@@ -177,14 +178,15 @@ class Intake:
             except ProtocolMismatchError:
                 raise
             except EchoMQError as error:
-                failures, _, known = self._failing.get(calls, (0, 0.0, ""))
-                if str(error) != known:  # once for each reason, not for each try
+                if self._told.is_new(str(error), calls.queue):
                     _log.warning("claim_failed", queue=calls.queue, error=str(error))
-                pause = self._backoff(failures + 1)
-                self._failing[calls] = (failures + 1, anyio.current_time() + pause, str(error))
+                failures = self._failing.get(calls, (0, 0.0))[0] + 1
+                pause = self._backoff(failures)
+                self._failing[calls] = (failures, anyio.current_time() + pause)
                 wait = min(wait, pause)
                 continue
-            self._failing.pop(calls, None)
+            if self._failing.pop(calls, None):
+                self._told.over(calls.queue)
             self._begin(calls, reply, started.sent_at)
             self._claimed()
             more = reply.next_ms / 1000 if len(reply.jobs) < started.count else 0.0

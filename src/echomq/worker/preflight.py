@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from echomq._logs import get_logger
+from echomq._logs import Told, get_logger
 from echomq.errors import EchoMQError, EvictionPolicyError, UnavailableError
 
 if TYPE_CHECKING:
@@ -30,14 +30,13 @@ async def check_server(wire: WireClient, *, allow_eviction: bool, stop: anyio.Ev
 
 
 async def _read_policy(wire: WireClient, stop: anyio.Event) -> str | None:
-    told = ""
+    told = Told()
     while not stop.is_set():
         try:
             text = await wire.command("INFO", "memory")
         except UnavailableError as error:
-            if told != str(error):  # once for each reason, not for each try
-                told = str(error)
-                _log.warning("server_unavailable", error=told)
+            if told.is_new(str(error)):
+                _log.warning("server_unavailable", error=str(error))
             continue
         except EchoMQError as error:
             _log.warning("eviction_policy_unknown", error=str(error), hint="allow INFO, or check maxmemory-policy")

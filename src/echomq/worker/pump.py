@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from echomq._logs import get_logger
+from echomq._logs import Told, get_logger
 from echomq.errors import EchoMQError
 from echomq.transitions import Call, trim
 
@@ -27,15 +27,14 @@ _log = get_logger("echomq.worker")
 async def run_pump(queues: Iterable[QueueCalls]) -> None:
     """Trim every queue every few seconds, in bounded rounds. Runs until cancelled."""
     queues = tuple(queues)
-    failing: dict[str, str] = {}
+    told = Told()
     while True:
         await anyio.sleep(EVERY * random.uniform(0.5, 1.0))
         for calls in queues:
             try:
                 while await calls.wire.run(trim(calls.keys, Call(calls.wire.tag), bound=BOUND), route="bulk") >= BOUND:
                     pass
-                failing.pop(calls.queue, None)
+                told.over(calls.queue)
             except EchoMQError as error:
-                if failing.get(calls.queue) != str(error):  # once for each reason, not for each try
-                    failing[calls.queue] = str(error)
+                if told.is_new(str(error), calls.queue):
                     _log.warning("pump_failed", queue=calls.queue, error=str(error))
