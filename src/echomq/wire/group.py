@@ -216,6 +216,9 @@ class Group(Generic[I]):
                 submit again.
             give_up_after: Seconds from now, for which an outage is waited out; None means the
                 client's `unavailable_after`. An error the server answers is handed over at once.
+
+        Raises:
+            TypeError: The item cannot be packed; nothing was sent, and `done` is not called.
         """
         self._check_home()
         give_up_at = None if give_up_after is None else time.monotonic() + give_up_after

@@ -83,7 +83,7 @@ class Handler(Protocol):
 
 
 def check_step(step: Any) -> int:
-    """Answer the step if it may be one. What cannot be sent would fail its neighbours in the same call.
+    """Answer the step if it may be one: packing a huge one would end the process.
 
     Raises:
         TypeError: Not an int itself: a bool, or a number of another class.

@@ -243,7 +243,7 @@ class Settler:
         except BaseException as error:  # noqa: BLE001 - a hook of the user's may raise anything
             return error if type(error) is EncodeError else EncodeError(f"the result: {_text(error)}")
         if type(result) is not bytes:
-            # It could not be sent, and would fail its neighbours in the same call.
+            # It could not be sent, whatever was tried.
             return EncodeError(f"the result: the codec made {name_of(type(result))} of it, not bytes")
         limit = self._options.result_limit
         return (
