@@ -63,7 +63,7 @@ class Logger:
 
 @final
 class Told:
-    """What was told last, by subject: an error that repeats is told once for each reason, and not for each try."""
+    """What was told last, by subject: an error that repeats is told when its reason changes, and not for each try."""
 
     __slots__ = ("_reasons",)
 

@@ -576,8 +576,8 @@ OTHERS = (
     ),
     _m(
         "a park's error ends the worker",
-        (INTAKE, "        except EchoMQError as error:\n            _log.warning(\"park_failed\"",
-         "        except ProtocolMismatchError as error:\n            _log.warning(\"park_failed\""),
+        (INTAKE, "        except EchoMQError as error:\n            if self._told.is_new(str(error), _PARK)",
+         "        except ProtocolMismatchError as error:\n            if self._told.is_new(str(error), _PARK)"),
         by="worker/intake::parks_that_fail_are_spaced_and_cost_latency_only[trio]",
     ),
     _m(

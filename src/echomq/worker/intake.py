@@ -56,6 +56,7 @@ portions cost the worker more than they win: with four a job took a fifth more o
 RING_WITHIN: float = 1.0
 """Seconds that ringing may take when the intake leaves its park for good."""
 
+_PARK: str = "the park"  # no queue has such a name
 _log = get_logger("echomq.worker")
 
 
@@ -224,10 +225,12 @@ class Intake:
                     return
                 rang = await park.wait(sorted(self._bells), wait, on_ring=self._rang)
                 self._park_errors = 0
+                self._told.over(_PARK)
                 if rang is not None:
                     self._quiet.pop(self._bells[rang], None)
         except EchoMQError as error:
-            _log.warning("park_failed", error=str(error))
+            if self._told.is_new(str(error), _PARK):
+                _log.warning("park_failed", error=str(error))
             self._park_errors += 1
             await self._pause(self._backoff(self._park_errors))
         finally:
