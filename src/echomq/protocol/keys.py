@@ -12,7 +12,9 @@ _QUEUE: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _TASK: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_BRACES: Final = re.compile(r"[{}]")
 _MAX_DEDUP_BYTES: Final = 256
+_MAX_LANE_BYTES: Final = 128
 
 
 def _fits(pattern: re.Pattern[str], value: object) -> bool:
@@ -53,14 +55,27 @@ def check_dedup_key(key: str) -> str:
     Raises:
         ValueError: Not 1 to 256 bytes of UTF-8 without control characters.
     """
-    rule = f"1 to {_MAX_DEDUP_BYTES} bytes of UTF-8 without control characters"
+    return _check_text("a dedup key", key, _MAX_DEDUP_BYTES, "control characters", _CONTROL)
+
+
+def check_lane_name(name: str) -> str:
+    """Answer the name if a lane may have it. (The jobs without a lane are the lane with the empty name.)
+
+    Raises:
+        ValueError: Not 1 to 128 bytes of UTF-8 without control characters and braces.
+    """
+    return _check_text("a lane's name", name, _MAX_LANE_BYTES, "control characters and braces", _CONTROL, _BRACES)
+
+
+def _check_text(what: str, value: str, most: int, without: str, *refused: re.Pattern[str]) -> str:
+    rule = f"1 to {most} bytes of UTF-8 without {without}"
     try:
-        size = len(str.encode(key))
+        size = len(str.encode(value))
     except (TypeError, UnicodeEncodeError):  # not text, or a lone surrogate
-        raise _refuse("a dedup key", rule, key) from None
-    if not 1 <= size <= _MAX_DEDUP_BYTES or _CONTROL.search(key) is not None:
-        raise _refuse("a dedup key", rule, key)
-    return key
+        raise _refuse(what, rule, value) from None
+    if not 1 <= size <= most or any(pattern.search(value) for pattern in refused):
+        raise _refuse(what, rule, value)
+    return value
 
 
 def check_prefix(prefix: str) -> str:
@@ -109,6 +124,12 @@ class QueueKeys:
     """List: the wake tokens that parked workers block on."""
     events: str = attrs.field(init=False, repr=False, eq=False)
     """Stream: what happened, bounded."""
+    ring: str = attrs.field(init=False, repr=False, eq=False)
+    """List: the rota of lanes that can be served; its head is next."""
+    closed: str = attrs.field(init=False, repr=False, eq=False)
+    """Sorted set: lanes that have jobs and cannot be served now, scored by when to look again."""
+    lanes: str = attrs.field(init=False, repr=False, eq=False)
+    """Hash: each lane's place in the rota, credit and settings."""
     counts: str = attrs.field(init=False, repr=False, eq=False)
     """Hash: how many jobs ended, by kind."""
     cancel_channel: str = attrs.field(init=False, repr=False, eq=False)
@@ -119,9 +140,11 @@ class QueueKeys:
         put = object.__setattr__
         base = f"{self.prefix}:{{{self.queue}}}:"
         put(self, "base", base)
-        for suffix in ("meta", "void", "pending", "active", "schedule", "dead", "waiting", "done", "wake", "events"):
+        for suffix in (
+            "meta", "void", "pending", "active", "schedule", "dead", "waiting", "done", "wake", "events", "ring",
+            "closed", "lanes", "counts",
+        ):  # fmt: skip
             put(self, suffix, base + suffix)
-        put(self, "counts", base + "counts")
         put(self, "cancel_channel", base + "cancel")
 
     def job(self, id: str) -> str:
@@ -131,6 +154,22 @@ class QueueKeys:
     def log(self, id: str) -> str:
         """Name the job's log."""
         return f"{self.base}job:{id}:log"
+
+    def lane_pending(self, lane: str) -> str:
+        """Name the set of a lane's ready jobs; "" is the lane of the jobs without one.
+
+        Raises:
+            ValueError: The name does not fit.
+        """
+        return f"{self.base}lane:{check_lane_name(lane)}:pending" if lane else self.pending
+
+    def lane_active(self, lane: str) -> str:
+        """Name the set of a lane's leases.
+
+        Raises:
+            ValueError: The name does not fit.
+        """
+        return f"{self.base}lane:{check_lane_name(lane)}:active"
 
     def dedup(self, key: str) -> str:
         """Name a deduplication key's holder.

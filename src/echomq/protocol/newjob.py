@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import attrs
 import orjson
@@ -10,7 +10,7 @@ import orjson
 from echomq.errors import InvalidJobError
 from echomq.protocol._convert import shown
 from echomq.protocol.ids import check_id, mint
-from echomq.protocol.keys import check_dedup_key, check_task_name
+from echomq.protocol.keys import check_dedup_key, check_lane_name, check_task_name
 from echomq.protocol.payloads import payload_fields
 from echomq.protocol.times import MAX_AT_MS, MAX_DURATION_MS
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     FieldValue = bytes | str | int
 
+DedupMode = Literal["reject", "replace", "debounce"]
+DEDUP_MODES: Final = ("reject", "replace", "debounce")
+"""What a job does that meets its dedup key held by one that waits: it is refused, it gives that one its content, or it
+does so and starts that one's delay again."""
 MAX_PAYLOAD: Final = 1 << 20
 """Bytes of a payload, unless configured otherwise: a script's time grows with the bytes it moves."""
 MAX_PRIORITY: Final = 2047
@@ -55,6 +59,10 @@ class NewJob:
     """While a job with this key lives, another one is a duplicate; 1 to 256 bytes without control characters."""
     dedup_window_ms: int | None = None
     """The key outlives the job and ends so long after admission, ms; None: it is freed when the job ends."""
+    dedup_mode: DedupMode = "reject"
+    """What becomes of this job while another one holds the key: `reject`, `replace` or `debounce`."""
+    lane: str | None = None
+    """The lane it waits in, 1 to 128 bytes without control characters and braces; None: the lane without a name."""
     max_attempts: int | None = None
     """How many failures bury the job, 1 to a million; None: what the worker's task says."""
     max_stalls: int | None = None
@@ -98,6 +106,10 @@ class NewJob:
                 raise InvalidJobError(
                     f"dedup_window_ms is for a dedup key, and there is none (got {self.dedup_window_ms!r})"
                 )
+        if self.dedup_mode != "reject":
+            self._check_mode()
+        if self.lane is not None:
+            _check_name(check_lane_name, self.lane)
         if self.max_attempts is not None:
             _check_int("max_attempts", self.max_attempts, 1, MAX_COUNT)
         if self.max_stalls is not None:
@@ -109,10 +121,24 @@ class NewJob:
         if self.headers:
             _encode_headers(self.headers)
 
-    def fields(self) -> tuple[FieldValue, ...]:
-        """Spell the row's fields that are set, as alternating names and values; the script adds state, since and by.
+    def _check_mode(self) -> None:
+        if self.dedup_mode not in DEDUP_MODES:
+            raise InvalidJobError(f"dedup_mode is one of {', '.join(DEDUP_MODES)}, not {shown(self.dedup_mode)}")
+        if self.dedup is None:
+            raise InvalidJobError(f"dedup_mode is for a dedup key, and there is none (got {self.dedup_mode!r})")
+        if self.dedup_window_ms is not None:
+            raise InvalidJobError(
+                f"dedup_mode {self.dedup_mode!r} and a dedup window exclude each other: the first job wins a window, "
+                f"the last one {self.dedup_mode}s (got a window of {self.dedup_window_ms!r} ms)"
+            )
+        if self.dedup_mode == "debounce" and not self.delay_ms:
+            raise InvalidJobError("dedup_mode 'debounce' needs a delay, which each further job starts again")
 
-        `delay_ms`, `at_ms` and `dedup_window_ms` are no row fields: they say where the row goes, not what it is.
+    def fields(self) -> tuple[FieldValue, ...]:
+        """Spell the row's fields that are set, as alternating names and values; the script adds state, since, by, lane.
+
+        `delay_ms`, `at_ms` and the rule of the dedup key are no row fields: they say where the row goes, not what it
+        is.
         """
         fields: list[FieldValue] = list(payload_fields(self.payload))
         if self.task:
@@ -142,7 +168,8 @@ class NewJob:
             self.delay_ms or 0,
             self.at_ms or 0,
             self.dedup or "",
-            self.dedup_window_ms or 0,
+            self.dedup_window_ms or (0 if self.dedup_mode == "reject" else self.dedup_mode),
+            self.lane or "",
             len(fields) // 2,
             *fields,
         )
@@ -153,6 +180,8 @@ class NewJob:
         size = len(self.payload) + 160
         if self.dedup is not None:
             size += len(self.dedup) * 4
+        if self.lane is not None:
+            size += len(self.lane) * 4
         if self.headers:
             size += len(_encode_headers(self.headers))
         return size

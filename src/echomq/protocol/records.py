@@ -40,7 +40,8 @@ _KNOWN: Final = frozenset(
     {
         *PIECE_KEYS, b"state", b"since", b"by", b"task", b"priority", b"attempts", b"failures", b"stalls", b"holder",
         b"dedup", b"max_attempts", b"max_stalls", b"timeout_ms", b"result_ttl_ms", b"error", b"progress",
-        b"checkpoint", b"step", b"cancel", b"kind", b"reason", b"result", b"headers",
+        b"checkpoint", b"step", b"cancel", b"kind", b"reason", b"result", b"headers", b"lane", b"log_bytes",
+        b"unfit_since",
     }
 )  # fmt: skip
 
@@ -146,6 +147,11 @@ class JobRecord:
     def dedup(self) -> str | None:
         """The deduplication key."""
         return self._text(b"dedup") if b"dedup" in self.row else None
+
+    @property
+    def lane(self) -> str:
+        """The lane it waits in; "" is the lane of the jobs without one."""
+        return self._text(b"lane")
 
     @property
     def max_attempts(self) -> int | None:

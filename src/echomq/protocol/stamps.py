@@ -52,9 +52,9 @@ class JobStamp:
     def __init__(self, model: NewJob) -> None:
         """Take what is shared from a job with an empty payload."""
         arguments = model.arguments()
-        self.head = arguments[1:6]
+        self.head = arguments[1:7]
         """What stands between the id and the number of row fields."""
-        self.tail = arguments[9:]
+        self.tail = arguments[10:]
         """The row fields after the payload."""
         self.count = len(self.tail) // 2
         """How many these are."""

@@ -44,6 +44,8 @@ class Event(StrEnum):
     """What an event says happened: one word each, the same in the stream and on the channel."""
 
     ENQUEUED = "enqueued"
+    REPLACED = "replaced"
+    """A waiting job was given the content of another with the same dedup key."""
     CLAIMED = "claimed"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -60,6 +62,10 @@ class Event(StrEnum):
     CANCEL_REQUESTED = "cancel_requested"
     REMOVED = "removed"
     REDRIVEN = "redriven"
+    RATE_LIMITED = "rate_limited"
+    """Back to pending, its lane or the queue closed for a while on the handler's word."""
+    REASSIGNED = "reassigned"
+    """Moved to another lane."""
     PAUSED = "paused"
     RESUMED = "resumed"
     PROGRESS = "progress"
@@ -109,6 +115,8 @@ _ASKED: Final = "a cancel request waits"
 MOVES: Final[tuple[Move, ...]] = (
     Move("enqueue", (None,), (_P,), Event.ENQUEUED),
     Move("enqueue", (None,), (_S,), Event.ENQUEUED, "with a delay or a moment ahead"),
+    Move("enqueue", (_P,), (_P,), Event.REPLACED, "its content, by a job with its dedup key"),
+    Move("enqueue", (_P, _S), (_S,), Event.REPLACED, "the same, and it is scheduled: mode debounce, or it was"),
     Move("claim", (_P,), (_A,), Event.CLAIMED),
     Move("extend", (_A,), (_A,), None),
     Move("complete", (_A,), _ENDED, Event.COMPLETED),
@@ -120,6 +128,8 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("release", (_A,), _ENDED, Event.CANCELLED, _ASKED),
     Move("snooze", (_A,), (_S,), Event.SNOOZED),
     Move("snooze", (_A,), _ENDED, Event.CANCELLED, _ASKED),
+    Move("rate_limited", (_A,), (_P,), Event.RATE_LIMITED),
+    Move("rate_limited", (_A,), _ENDED, Event.CANCELLED, _ASKED),
     Move("end", (_A,), _ENDED, Event.CANCELLED, "kind cancelled"),
     Move("end", (_A,), _ENDED, Event.DISCARDED, "kind discarded"),
     Move("promote", (_S,), (_P,), Event.PROMOTED),
@@ -133,12 +143,17 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("cancel", (_P, _S), _ENDED, Event.CANCELLED),
     Move("cancel", (_A,), (_A,), Event.CANCEL_REQUESTED),
     Move("remove", (_P, _S, _D, State.DONE), (None,), Event.REMOVED),
+    Move("drain", (_P,), (None,), Event.REMOVED),
+    Move("reassign", (_P,), (_P,), Event.REASSIGNED),
+    Move("reassign", (_S,), (_S,), Event.REASSIGNED),
+    Move("reassign", (_D,), (_D,), Event.REASSIGNED),
     Move("redrive", (_D,), (_P,), Event.REDRIVEN),
     Move("trim", (_D, State.DONE), (None,), Event.TRIMMED),
     Move("pause", (), (), Event.PAUSED),
     Move("resume", (), (), Event.RESUMED),
     Move("ring", (), (), None),
     Move("configure", (), (), None),
+    Move("set_lane", (), (), None),
 )
 """Every move. A claim also makes the rounds of `reap` and `promote`, whose moves are listed under their own names."""
 

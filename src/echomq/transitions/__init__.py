@@ -15,6 +15,7 @@ from echomq.transitions.claim import ClaimReply, claim
 from echomq.transitions.complete import Completion, complete
 from echomq.transitions.configure import configure
 from echomq.transitions.counts import Counts, counts
+from echomq.transitions.drain import drain
 from echomq.transitions.end import Ending, end
 from echomq.transitions.enqueue import enqueue
 from echomq.transitions.extend import Renewal, extend
@@ -23,13 +24,19 @@ from echomq.transitions.log import LogLine, log
 from echomq.transitions.pause import pause
 from echomq.transitions.progress import Progress, progress
 from echomq.transitions.promote import promote
+from echomq.transitions.rate_limited import Closing, rate_limited
 from echomq.transitions.read_job import JobInFull, read_job
+from echomq.transitions.read_lanes import LanePage, LaneState, read_lanes
+from echomq.transitions.read_settings import Settings, read_settings
 from echomq.transitions.reap import reap
+from echomq.transitions.reassign import Reassignment, reassign
 from echomq.transitions.redrive import redrive
 from echomq.transitions.release import Release, release
 from echomq.transitions.remove import remove
 from echomq.transitions.resume import resume
 from echomq.transitions.ring import ring
+from echomq.transitions.set_lane import set_lane
+from echomq.transitions.settings import Limits, RateLimit
 from echomq.transitions.scripts import ALL_VERBS, Script, load
 from echomq.transitions.snooze import Snoozed, snooze
 from echomq.transitions.trim import trim
@@ -42,12 +49,14 @@ MULTI: dict[str, Multi] = {
     "release": release,
     "snooze": snooze,
     "end": end,
+    "rate_limited": rate_limited,
     "progress": progress,
     "checkpoint": checkpoint,
     "log": log,
     "cancel": cancel,
     "remove": remove,
     "redrive": redrive,
+    "reassign": reassign,
 }
 """The verbs whose calls carry many items and answer a verdict for each: those that group commit gathers."""
 
@@ -60,18 +69,25 @@ __all__ = [
     "CancelRequest",
     "Checkpoint",
     "ClaimReply",
+    "Closing",
     "Completion",
     "Counts",
     "Ending",
     "Failure",
     "JobInFull",
+    "LanePage",
+    "LaneState",
+    "Limits",
     "LogLine",
     "Multi",
     "Page",
     "Progress",
+    "RateLimit",
+    "Reassignment",
     "Release",
     "Renewal",
     "Script",
+    "Settings",
     "Snoozed",
     "Transition",
     "age",
@@ -82,6 +98,7 @@ __all__ = [
     "complete",
     "configure",
     "counts",
+    "drain",
     "end",
     "enqueue",
     "extend",
@@ -91,13 +108,18 @@ __all__ = [
     "pause",
     "progress",
     "promote",
+    "rate_limited",
     "read_job",
+    "read_lanes",
+    "read_settings",
     "reap",
+    "reassign",
     "redrive",
     "release",
     "remove",
     "resume",
     "ring",
+    "set_lane",
     "snooze",
     "trim",
 ]

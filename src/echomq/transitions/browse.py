@@ -27,10 +27,11 @@ class Page:
 
 
 def browse(
-    keys: QueueKeys, call: Call, *, state: str, offset: int = 0, count: int = 50, reverse: bool = False
+    keys: QueueKeys, call: Call, *, state: str, offset: int = 0, count: int = 50, reverse: bool = False, lane: str = ""
 ) -> Transition[Page]:
     """Read one page of a state's set: `count` jobs (1 to 256) from `offset` on, in the set's order or against it.
 
+    `pending` is the lane of the jobs without one, unless a lane is named; `active` is all, or a lane's.
     Jobs that come or go between two pages shift the next one: a page may repeat or miss some.
     """
 
@@ -38,4 +39,4 @@ def browse(
         jobs = tuple((parse_row(id.decode(), flat), float(score)) for id, score, flat in reply[2:] if flat)
         return Page(now_ms=int(reply[0]), total=int(reply[1]), jobs=jobs)
 
-    return Transition("browse", keys, (call.client, 0, state, offset, count, 1 if reverse else 0), read)
+    return Transition("browse", keys, (call.client, 0, state, offset, count, int(reverse), lane), read)

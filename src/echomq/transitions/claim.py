@@ -36,6 +36,9 @@ def claim(
     cap_ms: int = 1000,
     max_bytes: int = 1 << 20,
     bound: int = 256,
+    min_size: int = 1,
+    linger_ms: int = 0,
+    by_lane: bool = False,
 ) -> Transition[ClaimReply]:
     """Lease up to `count` jobs, after reaping and promoting.
 
@@ -47,6 +50,9 @@ def claim(
         cap_ms: The longest `next_ms` worth answering, ms.
         max_bytes: Stops before the rows exceed this many bytes, but takes one job at least.
         bound: How many entries each of reap and promote handles at most.
+        min_size: Take nothing while fewer jobs are ready, 1 to 10,000, ...
+        linger_ms: ... and the one at the head has been ready for less than this, ms. `next_ms` is then the rest.
+        by_lane: Whether all jobs must be of one lane; a lane's turn then is one claim, whatever its number of jobs.
     """
     nonce = f"{call.client}.{call.number}"
 
@@ -60,5 +66,5 @@ def claim(
             jobs.append(Claimed(id, int(token), nonce, JobRecord(id, row)))
         return ClaimReply(int(reply[0]), int(reply[1]), jobs)
 
-    argv = (call.client, call.number, count, lease_ms, cap_ms, max_bytes, bound)
+    argv = (call.client, call.number, count, lease_ms, cap_ms, max_bytes, bound, min_size, linger_ms, int(by_lane))
     return Transition("claim", keys, argv, read, call.number > 0)

@@ -5,13 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from echomq.transitions.base import Call, Transition
+from echomq.transitions.settings import pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from echomq.protocol.keys import QueueKeys
 
 EventLevel = Literal["none", "failures", "all"]
 
 
-def configure(keys: QueueKeys, call: Call, *, events: EventLevel) -> Transition[bool]:
-    """Choose which events the queue keeps in its stream: none, failures (the default) or all."""
-    return Transition("configure", keys, (call.client, call.number, events), bool, call.number > 0)
+def configure(
+    keys: QueueKeys, call: Call, *, settings: Mapping[str, str], only_unset: bool = False
+) -> Transition[bool]:
+    """Change the queue's settings; those not named stay. Answers whether anything changed.
+
+    Args:
+        keys: The queue.
+        call: Who calls.
+        settings: `events` (none, failures, all), `limit` (jobs running at once, 1 to a million), `rate`
+            (`RateLimit.spell`), `max_size` (jobs waiting at once, 1 to 10^12); "" clears one.
+        only_unset: Leave what is set already as it is: the word of a program, where the operator's wins.
+    """
+    argv = (call.client, call.number, int(only_unset), *pairs(settings))
+    return Transition("configure", keys, argv, bool, call.number > 0)

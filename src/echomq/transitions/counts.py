@@ -18,7 +18,7 @@ class Counts:
     """How many jobs a queue has in each state, and what it has counted."""
 
     pending: int
-    """Ready to be claimed."""
+    """Ready to be claimed, in lanes or not."""
     active: int
     """Claimed."""
     schedule: int

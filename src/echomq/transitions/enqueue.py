@@ -19,6 +19,7 @@ def enqueue(keys: QueueKeys, call: Call, items: Sequence[NewJob | StampedJob], /
     """Admit jobs: check, reserve the dedup key, write the row, place it in `pending` or `schedule`.
 
     Verdicts: `admitted` (now, or by an earlier sending of this call), `duplicate ID` (that job holds the dedup key),
+    `replaced ID` (that job holds it, waits, and has the new content now), `EMQFULL`,
     `collision` (another client minted the same id: mint again), or a refusal.
     """
     return multi("enqueue", keys, call, items)

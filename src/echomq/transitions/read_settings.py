@@ -1,0 +1,46 @@
+"""`read_settings`: what the queue was told (Protocol, section 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import attrs
+
+from echomq.transitions.base import Call, Transition
+from echomq.transitions.settings import Limits
+
+if TYPE_CHECKING:
+    from echomq.protocol.keys import QueueKeys
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Settings:
+    """A queue's settings."""
+
+    now_ms: int
+    """The server's clock when they were read, Unix ms."""
+    events: str
+    """Which events it keeps: none, failures (the default) or all."""
+    max_size: int | None
+    """How many jobs may wait; None: any number."""
+    paused_ms: int
+    """When the queue was paused, Unix ms; 0 when it is not."""
+    limits: Limits
+    """How many may run, how many may start in a time, and until when a handler has closed it."""
+
+
+def read_settings(keys: QueueKeys, call: Call) -> Transition[Settings]:
+    """Read the queue's settings."""
+
+    def read(reply: Any) -> Settings:
+        now, events, max_size, paused, limits = (value.decode() if isinstance(value, bytes) else value for value in reply)
+        return Settings(
+            now_ms=int(now),
+            events=events,
+            max_size=int(max_size) or None,
+            paused_ms=int(paused),
+            limits=Limits.parse(limits),
+        )
+
+    return Transition("read_settings", keys, (call.client, 0), read)
