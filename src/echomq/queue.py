@@ -326,7 +326,7 @@ class Queue:
         if events not in {"none", "failures", "all"}:
             raise ValueError(f"events is none, failures or all, not {events!r}")
         return await self.wire.remembered(
-            self.keys, lambda call: configure(self.keys, call, events=events), verb="configure"
+            self.keys, lambda call: configure(self.keys, call, settings={"events": events}), verb="configure"
         )
 
     async def counts(self) -> Counts:

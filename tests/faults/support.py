@@ -36,7 +36,7 @@ def call_of(verb: str, keys: QueueKeys, call: Call, held: Claimed, other: str) -
             return MULTI[verb](keys, call, [other])
     arguments: dict[str, dict[str, Any]] = {
         "claim": {"count": 9, "lease_ms": 1000},
-        "configure": {"events": "none"},
+        "configure": {"settings": {"events": "none"}},
         "browse": {"state": "pending"},
         "read_job": {"id": other},
     }

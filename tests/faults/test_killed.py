@@ -169,7 +169,7 @@ def play(
 ) -> str:
     """Kill workers at random moments until the queue is empty; answer what happened, in a line."""
     chance = random.Random(jobs + same_names)
-    peek.run(transitions.configure(peek.keys, Call("test"), events="all"))
+    peek.run(transitions.configure(peek.keys, Call("test"), settings={"events": "all"}))
     ids = add_jobs(peek, jobs, chance)
     began = time.monotonic()
     with ExitStack() as stack:

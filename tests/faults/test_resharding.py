@@ -124,7 +124,7 @@ def moving(nodes: tuple[Node, Node], queue_name: str) -> Iterator[Moving]:
     keys = QueueKeys(queue=queue_name)
     source, target = nodes if key_slot(keys.meta.encode()) < HALF else reversed(nodes)
     driver = Driver(source.client, keys)
-    driver.plain("configure", events="all")
+    driver.plain("configure", settings={"events": "all"})
     jobs = [NewJob(payload=b"x", dedup=f"k{n}", result_ttl_ms=60_000) for n in range(5)]
     driver.items("enqueue", *jobs, NewJob(delay_ms=60_000))
     held, done, dead = driver.claim(3).jobs

@@ -15,7 +15,7 @@ from echomq.conformance.invariants import violations
 def bench(redis_client: redis.Redis) -> Iterator[Bench]:
     """A queue and its clients; at the end the invariants hold, unless the test tore the queue on purpose."""
     b = Bench(redis_client, prefix="emq-lua")
-    b.client().plain("configure", events="all")
+    b.client().plain("configure", settings={"events": "all"})
     yield b
     broken = [] if b.torn else violations(b.look())
     b.ground.clear()

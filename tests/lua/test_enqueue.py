@@ -10,7 +10,7 @@ from echomq.conformance.items import YEAR_MS
 from echomq.protocol.records import NewJob
 from tests.lua.watching import changes
 
-PLAIN: list[bytes | str | int] = [0, 0, 0, "", 0, 1, "payload", "x"]
+PLAIN: list[bytes | str | int] = [0, 0, 0, "", 0, "", 1, "payload", "x"]
 
 
 def test_enqueue_places_a_job_in_pending(bench: Bench) -> None:
@@ -72,7 +72,7 @@ def test_enqueue_refuses_a_closing_queue(bench: Bench) -> None:
     ("at", "name", "bad"),
     [
         (at, name, bad)
-        for at, name in ((0, "priority"), (1, "delay_ms"), (2, "at_ms"), (4, "dedup_window_ms"))
+        for at, name in ((0, "priority"), (1, "delay_ms"), (2, "at_ms"), (4, "rule"))
         for bad in ("", "x", "-3000", "0.5", "nan", "inf", "1e300")
     ],
 )
@@ -85,7 +85,7 @@ def test_enqueue_refuses_numbers_out_of_range(bench: Bench, at: int, name: str, 
 
 
 @pytest.mark.parametrize(
-    "tail", [["id"], ["id", 0, 0, 0, "", 0, 65], ["id", 0, 0, 0, "", 0, 1, "payload"], ["id", 0, 0, 0, "", 0, "x"]]
+    "tail", [["id"], ["id", 0, 0, 0, "", 0, "", 65], ["id", 0, 0, 0, "", 0, "", 1, "payload"], ["id", 0, 0, 0, "", 0, "", "x"]]
 )
 def test_enqueue_refuses_a_malformed_call_whole(bench: Bench, tail: list[bytes | str | int]) -> None:
     """Its well-formed items, too."""

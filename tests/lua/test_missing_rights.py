@@ -224,7 +224,7 @@ def test_endings_that_did_leave_are_not_told_otherwise(ground: Ground) -> None:
 @pytest.mark.parametrize("command", [*COMMANDS, "get", "pttl", "zrange", "llen"])
 def test_enqueue_without_a_right_admits_what_it_says(ground: Ground, command: str) -> None:
     """A job that was admitted is done later; of one that was not there is neither row nor dedup key."""
-    ground.able.plain("configure", events="none")
+    ground.able.plain("configure", settings={"events": "none"})
     first = NewJob(dedup="first")
     ground.able.items("enqueue", first)
     jobs = [NewJob(), NewJob(dedup="a"), NewJob(delay_ms=1), NewJob(), NewJob(dedup="b", delay_ms=1), NewJob()]

@@ -19,7 +19,7 @@ OPTIONS = ("--lease", str(LEASE), "--grace", "0.3", "--cleanup", "0.5")
 
 def all_events(peek: Peek) -> None:
     """Have the queue keep every event: their ids are the server's clock."""
-    peek.run(transitions.configure(peek.keys, Call("test"), events="all"))
+    peek.run(transitions.configure(peek.keys, Call("test"), settings={"events": "all"}))
 
 
 @pytest.mark.slow

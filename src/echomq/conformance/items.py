@@ -7,6 +7,7 @@ from typing import Any, Final
 from echomq.protocol.records import NewJob
 from echomq.transitions import (
     Checkpoint,
+    Closing,
     Completion,
     Ending,
     Failure,
@@ -78,6 +79,8 @@ def make_item(verb: str, id: str, token: int, nonce: str, pick: int = 0) -> Any:
             return Release(id, token, nonce)
         case "snooze":
             return Snoozed(id, token, nonce, far, unfit=pick % 16 == 5)
+        case "rate_limited":
+            return Closing(id, token, nonce, 1 + pick % 1000 * 1000, "lane" if pick % 2 else "queue")
         case "end":
             return Ending(id, token, nonce, ("cancelled", "discarded")[pick % 2], f"reason {pick}")
         case "extend":

@@ -2,8 +2,8 @@
 -- purpose: End jobs that do not run; ask those that do, by channel and by heartbeat.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, read, place, torn, items, emit, ending, cancel
--- keys: meta hash; pending zset; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, ending, cancel
+-- keys: meta hash; pending zset; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
 -- argv: client tag; number count
 -- item: id tag; reason text
 -- reply: a verdict an item
@@ -27,6 +27,7 @@ local verdicts = each(3, 2, function(at)
   emit('cancel_requested', id, 'token', row.attempts, 'reason', reason)
   return 'asked ' .. row.attempts
 end)
+bell()
 flush_tally()
 remember(verdicts)
 return verdicts

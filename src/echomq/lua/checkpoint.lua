@@ -2,7 +2,7 @@
 -- purpose: Keep state for the next attempt; a step may repeat, never go back.
 -- section: Protocol, section 5
 -- flags:
--- include: now, number, once, row, read, place, torn, items, emit, fence
+-- include: now, number, once, row, read, torn, items, emit, fence
 -- keys: meta hash; active zset; job:<id> hash; once:<client>:<verb> string; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; step integer; state bytes

@@ -1,25 +1,28 @@
 -- verb: claim
--- purpose: Lease up to `count` jobs; reap and promote first, so that a queue heals by being used.
--- section: Protocol, section 5
+-- purpose: Lease up to `count` jobs; reap, promote and re-open lanes first, so that a queue heals by being used.
+-- section: Protocol, sections 5 and 6
 -- flags: allow-oom
--- include: now, number, once, many, emit, bell, row, read, place, ending, cancel, again, bury, fence, round, reap, promote
--- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
--- argv: client tag; number count; count count; lease_ms ms; cap_ms ms; max_bytes bytes; bound count
+-- include: now, number, once, many, emit, row, limits, rota, bell, read, place, erase, ending, cancel, again, bury, fence, round, reap, promote, reopen, serve
+-- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
+-- argv: client tag; number count; count count; lease_ms ms; cap_ms ms; max_bytes bytes; bound count; min_size count; linger_ms ms; by_lane count
 -- reply: now ms; next ms; then for each job: id, token, row
 -- verdicts:
 -- refusals: EMQKIND; EMQVERSION; EMQSTALE
 -- events: claimed; stalled; dead; cancelled; promoted; dropped; torn
--- cost: O(log n) a job claimed, reaped or promoted
--- bound: count, max_bytes and bound
+-- cost: O(log n) a job claimed, reaped or promoted, and a lane passed
+-- bound: count, max_bytes and bound; 2 * count + 16 lanes
 -- moves: pending -> active; active -> pending; active -> dead; active -> done; active -> nothing; schedule -> pending; schedule -> done; schedule -> nothing
 local count = whole(ARGV[3], 1, 10000)
 local lease = whole(ARGV[4], 1, 604800000)
 local cap = whole(ARGV[5], 1, 60000)
 local max_bytes = whole(ARGV[6], 1, 1073741824)
 local bound = whole(ARGV[7], 1, 10000)
+local min_size = whole(ARGV[8], 1, 10000)
+local linger = whole(ARGV[9], 0, 86400000)
+local by_lane = ARGV[10] == '1'
 -- An unnumbered claim would draw one nonce for all of its client's: a failover could then hand out a pair twice.
-if not (count and lease and cap and max_bytes and bound and NUMBER > 0) then --!guard argv
-  return redis.error_reply('EMQKIND claim: its number, count, lease_ms, cap_ms, max_bytes or bound is out of range')
+if not (count and lease and cap and max_bytes and bound and min_size and linger and NUMBER > 0) then --!guard argv
+  return redis.error_reply('EMQKIND claim: its number, count, lease_ms, cap_ms, max_bytes, bound, min_size or linger_ms is out of range')
 end
 local NONCE = CLIENT .. '.' .. ARGV[2]
 
@@ -31,7 +34,9 @@ if kept then
   local reply = { NOW, 0 }
   for i = 1, #kept, 2 do
     local id, token = kept[i], kept[i + 1]
-    if fenced(id, token, NONCE) then --!guard replay-fence
+    local row = fenced(id, token, NONCE)
+    if row then --!guard replay-fence
+      if row.lane then call('ZADD', lane_active(row.lane), NOW + lease, id) end --!write replay-lane
       call('ZADD', SETS.active, NOW + lease, id) --!write replay-renew
       reply[#reply + 1] = { id, token, call('HGETALL', row_key(id)) }
     end
@@ -41,10 +46,12 @@ end
 
 local more = reap(bound) == bound
 more = promote(bound) == bound or more
+settle_rota() -- what became ready by that takes part in the rota
+more = reopen(bound) == bound or more
 
 -- The jobs to lease stand in the reply; `choose` answers whether it is full.
-local reply, rows, bytes = { NOW, 0 }, {}, 0
-local function choose(id)
+local reply, bytes = { NOW, 0 }, 0
+local function choose(id, set)
   local key = row_key(id)
   local row = call('HGETALL', key)
   local state, attempts = nil, 0
@@ -59,7 +66,7 @@ local function choose(id)
     end
   end
   if state ~= 'pending' or not attempts then --!guard claim-state
-    misplaced(id, state, 'pending') --!write claim-drop
+    misplaced(id, state, set) --!write claim-drop
     return false
   end
   if #rows > 0 and bytes + size > max_bytes then return true end --!bound max-bytes
@@ -70,8 +77,26 @@ local function choose(id)
   return false
 end
 
-if not PAUSED then --!guard paused
-  round('pending', call('ZRANGE', SETS.pending, 0, count - 1), choose) --!bound count
+-- How many may start by the queue's own limits, and when that is looked at again; and when a batch has waited for enough.
+local room, ripe = PAUSED and 0 or count, nil --!guard paused
+if room > 0 and LIMITS then
+  if shut(LIMITS, SETS.active) then --!guard queue-shut
+    room = 0
+  else
+    if LIMITS.limit > 0 then room = math.min(room, LIMITS.limit - call('ZCARD', SETS.active)) end --!bound queue-limit
+    room = math.min(room, allowance(LIMITS)) --!bound queue-rate
+  end
+end
+if room > 0 and min_size > 1 and not (by_lane and ROTA) then
+  ripe = ripens(min_size, linger)
+  if ripe then room = 0 end --!guard ripe
+end
+if room > 0 and ROTA then
+  serve(room, math.min(2 * count + 16, 1000), by_lane, by_lane and min_size or 1, linger, choose) --!bound visits
+elseif room > 0 then
+  -- Without a rota, `pending` is the only lane, always alone.
+  met[1] = { name = '', set = 'pending', taken = {} }
+  round('pending', call('ZRANGE', SETS.pending, 0, room - 1), choose) --!bound count
 end
 
 -- All into the new set, the rows, all out of the old set: should the server refuse one of the three (a right the user
@@ -83,6 +108,15 @@ for i = #reply, 3, -1 do
   leases[#leases + 1] = reply[i][1]
 end
 many_call('ZADD', SETS.active, leases) --!write claim-lease
+for _, lane in ipairs(met) do
+  if lane.name ~= '' then
+    local scored = {}
+    for i, id in ipairs(lane.taken) do
+      scored[2 * i - 1], scored[2 * i] = NOW + lease, id
+    end
+    many_call('ZADD', lane.active, scored) --!write claim-lane
+  end
+end
 for i, key in ipairs(rows) do
   local id, token = reply[i + 2][1], reply[i + 2][2]
   call('HSET', key, 'state', 'active', 'since', NOW, 'attempts', token, 'holder', NONCE) --!write claim-row
@@ -90,31 +124,63 @@ for i, key in ipairs(rows) do
   taken[2 * i - 1], taken[2 * i] = id, token
   emit('claimed', id, 'token', token, 'holder', NONCE)
 end
-many_call('ZREM', SETS.pending, ids) --!write claim-leave
+if ROTA then
+  for _, lane in ipairs(met) do
+    many_call('ZREM', P .. lane.set, lane.taken) --!write claim-leave-lane
+    if lane.name ~= '' then laned = laned - #lane.taken end --!write claim-unlaned
+  end
+  end_turns()
+else
+  many_call('ZREM', SETS.pending, ids) --!write claim-leave
+end
 if #taken > 0 and lease > (tonumber(meta[5]) or 0) then
   call('HSET', META, 'lease_max_ms', lease) --!write lease-max
 end
+local later -- when the queue's own limits let the next job start
+if LIMITS then
+  if #ids > 0 and LIMITS.count > 0 then
+    spend(LIMITS, #ids)
+    call('HSET', META, 'limits', spell_limits(LIMITS)) --!write queue-spend
+  end
+  later = shut(LIMITS, SETS.active)
+end
 
 -- The doorbell and the timer (rule 10, and `next` of section 5).
-local left = not PAUSED and call('EXISTS', SETS.pending) == 1
-local filled = #taken == 2 * count
+settle_rota()
+freed = 0 -- whoever claims uses what was freed meanwhile, or says that something is left
+local left = not (PAUSED or later or ripe) and work_left() --!guard left
+local filled = #ids == count
 local keeper = call('HMGET', META, 'keeper', 'keeper_until')
+local ring_once = false
 if left then
   reply[2] = 0
-  made_ready = math.max(1, made_ready - #taken / 2)
+  made_ready = math.max(1, made_ready - #ids)
 else
   made_ready = 0
-  local schedule = call('ZRANGE', SETS.schedule, 0, 0, 'WITHSCORES')
-  local active = call('ZRANGE', SETS.active, 0, 0, 'WITHSCORES')
-  local head = math.min(tonumber(schedule[2]) or math.huge, tonumber(active[2]) or math.huge)
+  local head = math.min(later or math.huge, ripe or math.huge)
+  for _, key in ipairs(ROTA and { SETS.schedule, SETS.active, CLOSED } or { SETS.schedule, SETS.active }) do
+    head = math.min(head, tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or math.huge) --!write next-head
+  end
   local soon = math.max(1, head - NOW)
   local till = tonumber(keeper[2]) or 0
   if not filled then call('DEL', WAKE) end --!write wake-stale
+  if ROTA and #ids == 0 then
+    -- The clock stepped back: the closed lane that is furthest ahead is not further than it should be.
+    local far = call('ZRANGE', CLOSED, '(+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+    if far[1] then
+      local limits = read_lane(call('HGET', LANES, far[1])).limits
+      local moment = limits and shut(limits, lane_active(far[1])) or NOW + linger
+      if moment < tonumber(far[2]) then touch(far[1]) end --!guard far-closed
+    end
+  end
+  -- Nobody will look in time but us: no keeper, ourselves, one whose time is over, or one who comes too late.
+  local ours = not keeper[1] or keeper[1] == CLIENT or till < NOW or till > NOW + math.min(soon, cap) + 100 --!guard keeper
   if more then
     reply[2] = 0
   elseif head == math.huge or filled then
     reply[2] = cap
-  elseif not keeper[1] or keeper[1] == CLIENT or till < NOW or till > NOW + math.min(soon, cap) + 100 then --!guard keeper
+    ring_once = filled and ours and soon < cap --!guard keeper-sooner
+  elseif ours then
     reply[2] = math.min(soon, cap)
     call('HSET', META, 'keeper', CLIENT, 'keeper_until', NOW + reply[2] + 50) --!write keeper
   else
@@ -124,8 +190,9 @@ end
 if filled and keeper[1] == CLIENT then
   -- A claim that fills its caller gives the keeping up and rings, so that another worker takes the timer.
   call('HDEL', META, 'keeper', 'keeper_until') --!write keeper-up
-  made_ready = math.max(1, made_ready) --!write keeper-ring
+  ring_once = true --!write keeper-ring
 end
+if ring_once then made_ready = math.max(1, made_ready) end --!write ring-once
 bell()
 flush_tally()
 remember(taken)

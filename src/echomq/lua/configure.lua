@@ -1,25 +1,67 @@
 -- verb: configure
--- purpose: Set what the queue tells of: none, failures (the default) or all events.
+-- purpose: Change the queue's settings: events kept, jobs running at once, starts in a time, jobs waiting at once.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: once
--- keys: meta hash; once:<client>:<verb> string
--- argv: client tag; number count; events text
--- reply: 1
+-- include: now, number, once, row, limits, rota, bell, setting
+-- keys: meta hash; pending zset; active zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list
+-- argv: client tag; number count; only_unset count; name text; value text
+-- reply: 1 if anything changed, else 0
 -- verdicts:
--- refusals: EMQKIND; EMQVERSION; EMQSTALE
+-- refusals: EMQKIND; EMQSTATE; EMQVERSION; EMQSTALE
 -- events:
 -- cost: O(1)
--- bound: none needed
+-- bound: 64 tokens
 -- moves:
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
-local level = ARGV[3]
-if level ~= 'none' and level ~= 'failures' and level ~= 'all' then --!guard level
-  return redis.error_reply('EMQKIND events ' .. level .. ' is not none, failures or all')
+if #ARGV % 2 == 0 then return redis.error_reply('EMQKIND configure: its settings are malformed') end --!guard argv
+if meta[3] then return redis.error_reply('EMQSTATE closing') end --!guard closing
+local limits = LIMITS or read_limits('0 0 0 0 0 0 0 0')
+local before = told(limits)
+local fields, known = {}, {}
+function known.events(value)
+  fields.events = value
+  return value == '' or value == 'none' or value == 'failures' or value == 'all' --!guard level
 end
-if not meta[1] then call('HSET', META, 'protocol', VERSION) end --!write meta
-call('HSET', META, 'events', level) --!write level
-remember(1)
-return 1
+function known.max_size(value)
+  fields.max_size = value
+  return value == '' or whole(value, 1, 1000000000000) ~= nil --!bound max-size
+end
+function known.limit(value)
+  return set_limit(limits, value)
+end
+function known.rate(value)
+  return set_rate(limits, value)
+end
+local is_set = {
+  events = meta[4], max_size = call('HGET', META, 'max_size'), limit = limits.limit > 0, rate = limits.count > 0,
+}
+for i = 4, #ARGV, 2 do
+  local name, value = ARGV[i], ARGV[i + 1]
+  if not known[name] then return redis.error_reply('EMQKIND ' .. name .. ' is no setting') end --!guard known
+  if not (ARGV[3] == '1' and is_set[name]) and not known[name](value) then --!guard only-unset
+    return redis.error_reply('EMQKIND ' .. name .. ' ' .. value)
+  end
+end
+if told(limits) ~= before then fields.limits = spell_limits(limits) end --!guard limits-changed
+local changed = 0
+for name, value in pairs(fields) do
+  if value ~= (call('HGET', META, name) or '') then --!guard changed
+    changed = 1
+    if value == '' then
+      call('HDEL', META, name) --!write clear
+    else
+      call('HSET', META, name, value) --!write set
+    end
+  end
+end
+if changed == 1 then
+  if not meta[1] then call('HSET', META, 'protocol', VERSION) end --!write meta
+  -- A limit that was raised, or is gone, lets what waited start.
+  if fields.limits then LIMITS = limits end
+  made_ready = call('ZCARD', SETS.pending) + (tonumber(call('HGET', META, 'laned')) or 0) --!write configure-ring
+  bell()
+end
+remember(changed)
+return changed

@@ -13,9 +13,11 @@
 -- bound: none needed
 -- moves:
 local reply = {}
+local laned = tonumber(call('HGET', META, 'laned')) or 0
 for _, state in ipairs({ 'pending', 'active', 'schedule', 'dead', 'waiting', 'done' }) do
   reply[#reply + 1] = call('ZCARD', P .. state)
 end
+reply[1] = reply[1] + laned
 reply[#reply + 1] = PAUSED or '0'
 reply[#reply + 1] = call('HGETALL', P .. 'counts')
 return reply

@@ -2,8 +2,8 @@
 -- purpose: A fenced ending that is neither success nor death: cancelled or discarded, with a reason.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, place, torn, items, emit, ending, fence
--- keys: meta hash; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
+-- include: now, once, row, limits, rota, place, torn, items, emit, bell, erase, ending, fence
+-- keys: meta hash; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; kind text; reason text
 -- reply: a verdict an item
@@ -26,6 +26,7 @@ local verdicts = each(3, 5, function(at)
   emit(kind, id, 'token', ARGV[at + 1], 'reason', ARGV[at + 4])
   return 'ok'
 end)
+bell()
 flush_tally()
 remember(verdicts)
 return verdicts

@@ -1,30 +1,26 @@
 -- verb: enqueue
--- purpose: Admit jobs: check, reserve the dedup key, write the row, place it in pending or schedule.
+-- purpose: Admit jobs: check, reserve the dedup key, write the row, place it in pending, its lane or schedule.
 -- section: Protocol, section 5
 -- flags:
--- include: now, number, once, row, torn, emit, bell
--- keys: meta hash; pending zset; schedule zset; job:<id> hash; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
+-- include: now, number, once, row, limits, rota, place, torn, emit, bell, lane
+-- keys: meta hash; pending zset; schedule zset; job:<id> hash; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
--- item: id tag; priority integer; delay_ms ms; at_ms ms; dedup text; dedup_window_ms ms; fields count; then name and value of each field
+-- item: id tag; priority integer; delay_ms ms; at_ms ms; dedup text; rule text; lane text; fields count; then name and value of each field
 -- reply: a verdict an item
--- verdicts: admitted; duplicate; collision
--- refusals: EMQKIND; EMQSTATE; EMQVERSION; EMQSTALE
--- events: enqueued
+-- verdicts: admitted; duplicate; replaced; collision
+-- refusals: EMQKIND; EMQSTATE; EMQFULL; EMQVERSION; EMQSTALE
+-- events: enqueued; replaced
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: nothing -> pending; nothing -> schedule
+-- moves: nothing -> pending; nothing -> schedule; pending -> schedule
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
 local MOST_PRIORITY = 2047
 local LONGEST = 3162240000000 -- a century in ms
+local FIXED = 8 -- arguments of an item before its fields
 local items, rows = {}, nil -- by item: where its arguments begin; its row's key, if there are several
-local function alive(id)
-  local state = call('HGET', row_key(id), 'state')
-  return state and state ~= 'dead' and state ~= 'done'
-end
-
--- Items that are admitted and not written yet: number, state, score. They are placed together, one command a set, and then
+-- Items that are admitted and not written yet: number, set, score. They are placed together, one command a set, and then
 -- get their rows: a place without a row is dropped by whoever comes upon it, a row without a place would be lost. (A
 -- list is dear to make: a call of one item, which is frequent, makes few.)
 local verdicts, waiting = {}, nil
@@ -33,44 +29,103 @@ local function unmake(problem, at)
   if ARGV[at + 4] ~= '' then pcall(call, 'DEL', P .. 'dedup:' .. ARGV[at + 4]) end --!write unmake
   return torn(problem)
 end
--- Answers the server's refusal, or nil.
-local function enter(state)
-  local words
+-- Answers the server's refusals by set.
+local function enter()
+  local words, refusals = {}, {}
   -- The last first: the server looks for a place in a small set from its head on, past all that come before.
   for i = #waiting, 1, -3 do
-    if waiting[i - 1] == state then
-      local score, id = waiting[i], ARGV[items[waiting[i - 2]]]
-      if words then
-        words[#words + 1] = score
-        words[#words + 1] = id
-      else
-        words = { score, id }
-      end
+    local set = waiting[i - 1]
+    local score, id = waiting[i], ARGV[items[waiting[i - 2]]]
+    local of_set = words[set]
+    if of_set then
+      of_set[#of_set + 1] = score
+      of_set[#of_set + 1] = id
+    else
+      words[set] = { score, id }
     end
   end
-  if not words then return nil end
-  local answer = redis.pcall('ZADD', SETS[state], unpack(words)) --!write enter
-  if type(answer) == 'table' then return answer end --!guard enter-refused
-  return nil
+  for set, of_set in pairs(words) do
+    local answer = redis.pcall('ZADD', P .. set, unpack(of_set)) --!write enter
+    if type(answer) == 'table' then --!guard enter-refused
+      refusals[set] = answer
+    elseif set ~= 'pending' and set ~= 'schedule' then
+      laned = laned + answer --!write enter-laned
+    end
+  end
+  return refusals
 end
-local function write_row(n, state)
+local function write_row(n, set)
   local at = items[n]
-  call('HSET', rows and rows[n] or row_key(ARGV[at]), 'state', state, 'since', NOW, 'by', CLIENT, unpack(ARGV, at + 7, at + 6 + 2 * ARGV[at + 6])) --!write row
-  if state == 'pending' then made_ready = made_ready + 1 end
+  local lane = ARGV[at + 6]
+  local key, last = rows and rows[n] or row_key(ARGV[at]), at + FIXED - 1 + 2 * ARGV[at + 7]
+  local state = set == 'schedule' and set or 'pending'
+  if lane ~= '' then
+    call('HSET', key, 'state', state, 'since', NOW, 'by', CLIENT, 'lane', lane, unpack(ARGV, at + FIXED, last)) --!write laned-row
+  else
+    call('HSET', key, 'state', state, 'since', NOW, 'by', CLIENT, unpack(ARGV, at + FIXED, last)) --!write row
+  end
+  if set ~= 'schedule' then ready(lane ~= '' and lane) end
 end
 local function write_waiting()
   if not waiting then return end
-  local no_pending, no_schedule = enter('pending'), enter('schedule')
+  local refusals = enter()
   for i = 1, #waiting, 3 do
-    local n, state = waiting[i], waiting[i + 1]
-    local fine, problem = false, no_schedule
-    if state == 'pending' then problem = no_pending end
-    if not problem then fine, problem = pcall(write_row, n, state) end
+    local n, set = waiting[i], waiting[i + 1]
+    local fine, problem = false, refusals[set]
+    if not problem then fine, problem = pcall(write_row, n, set) end
     verdicts[n] = fine and 'admitted' or unmake(problem, items[n])
     -- It is admitted, whatever becomes of its event.
     if fine and not pcall(emit, 'enqueued', ARGV[items[n]]) then tally('torn') end
   end
   waiting = nil
+end
+
+-- How many more jobs the queue takes: counted when the first job of the call asks, then used up.
+local room
+local function has_room()
+  if not room then
+    local most = call('HGET', META, 'max_size')
+    if not most then
+      room = math.huge
+    else
+      room = most - call('ZCARD', SETS.pending) - call('ZCARD', SETS.schedule) - laned - (call('HGET', META, 'laned') or 0)
+    end
+  end
+  return room > 0
+end
+-- A waiting job gets this item's content: a new budget under the id and token that it has. It stays where it is in time, or
+-- starts the item's delay.
+local function replace(at, id, state, due)
+  local key, lane = row_key(id), ARGV[at + 6]
+  local row = { state = state, lane = call('HGET', key, 'lane') }
+  local old = state == 'schedule' and state or lane_set(row.lane or '')
+  local set, score = lane_set(lane), -ARGV[at + 1]
+  if due > NOW then
+    set, score = 'schedule', due
+    watch(SETS.schedule, due)
+  elseif state == 'schedule' then
+    set, score = 'schedule', call('ZSCORE', SETS.schedule, id)
+  end
+  local come = call('ZADD', P .. set, score, id) --!write replace-enter
+  local last = at + FIXED - 1 + 2 * ARGV[at + 7]
+  local stays = { state = true, since = true, by = true, attempts = true, log_bytes = true, lane = lane ~= '' }
+  for i = at + FIXED, last, 2 do
+    stays[ARGV[i]] = true
+  end
+  call('HSET', key, 'state', set == 'schedule' and set or 'pending', unpack(ARGV, at + FIXED, last)) --!write replace-row
+  if lane ~= '' then call('HSET', key, 'lane', lane) end --!write replace-lane
+  for _, name in ipairs(call('HKEYS', key)) do
+    if not stays[name] then call('HDEL', key, name) end --!write replace-forget
+  end
+  if set ~= old then
+    call('HSET', key, 'since', NOW) --!write replace-since
+    if set ~= 'schedule' then
+      if lane ~= '' then laned = laned + come end --!write replace-laned
+      ready(lane ~= '' and lane)
+    end
+    leave(id, row) --!write replace-leave
+  end
+  emit('replaced', id)
 end
 
 -- Whether none of the call's jobs is there, and none comes twice: then no item need ask. Almost every call is so.
@@ -79,7 +134,7 @@ local fresh = false
 local begun
 local function admit(n)
   local at = items[n]
-  local id, dedup = ARGV[at], ARGV[at + 4]
+  local id, dedup, rule, lane = ARGV[at], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
   begun = nil
   if meta[3] then return 'EMQSTATE closing' end --!guard closing
   local priority = whole(ARGV[at + 1], -MOST_PRIORITY, MOST_PRIORITY)
@@ -88,8 +143,10 @@ local function admit(n)
   if not delay then return 'EMQKIND delay_ms ' .. ARGV[at + 2] end --!guard delay
   local due = whole(ARGV[at + 3], 0, FAR)
   if not due then return 'EMQKIND at_ms ' .. ARGV[at + 3] end --!guard at
-  local window = whole(ARGV[at + 5], 0, LONGEST)
-  if not window then return 'EMQKIND dedup_window_ms ' .. ARGV[at + 5] end --!guard window
+  local last_wins = rule == 'replace' or rule == 'debounce'
+  local window = last_wins and 0 or whole(rule, 0, LONGEST)
+  if not window then return 'EMQKIND rule ' .. rule end --!guard rule
+  if not lane_fits(lane) then return 'EMQKIND lane ' .. lane end --!guard lane
   -- What follows reads rows: those of the items before this one, too.
   if dedup ~= '' or not fresh then write_waiting() end --!guard write-first
   local by = not fresh and call('HGET', row_key(id), 'by')
@@ -97,10 +154,23 @@ local function admit(n)
     -- Written by this client: the resend of a call whose memory is gone. By another: two clients minted the same id.
     return by == CLIENT and 'admitted' or 'collision'
   end
+  if delay > 0 then due = NOW + delay end
+  local key = P .. 'dedup:' .. dedup
   if dedup ~= '' then
-    local key = P .. 'dedup:' .. dedup
     local holder = call('GET', key)
-    if holder and holder ~= id and (call('PTTL', key) > 0 or alive(holder)) then return 'duplicate ' .. holder end --!guard dedup
+    if holder and holder ~= id then
+      local state = call('HGET', row_key(holder), 'state')
+      local waits = state == 'pending' or state == 'schedule'
+      if last_wins and waits then --!guard replace
+        replace(at, holder, state, rule == 'debounce' and due or 0)
+        return 'replaced ' .. holder
+      end
+      -- A window outlives the job. Else a job that runs is succeeded by one that replaces, and not by one that does not.
+      if call('PTTL', key) > 0 or waits or state == 'active' and not last_wins then return 'duplicate ' .. holder end --!guard dedup
+    end
+  end
+  if not has_room() then return 'EMQFULL ' .. call('HGET', META, 'max_size') end --!bound max-size
+  if dedup ~= '' then
     if window > 0 then
       call('SET', key, id, 'PX', window) --!write dedup-window
     else
@@ -108,21 +178,21 @@ local function admit(n)
     end
   end
   begun = at
+  room = room - 1 --!write room
   if not meta[1] then
     call('HSET', META, 'protocol', VERSION) --!write meta
     meta[1] = VERSION
   end
-  if delay > 0 then due = NOW + delay end
-  local state, score = 'pending', -priority
+  local set, score = lane_set(lane), -priority
   if due > NOW then
-    state, score = 'schedule', due
-    watch_head(due)
+    set, score = 'schedule', due
+    watch(SETS.schedule, due)
   end
   if waiting then
     local last = #waiting
-    waiting[last + 1], waiting[last + 2], waiting[last + 3] = n, state, score
+    waiting[last + 1], waiting[last + 2], waiting[last + 3] = n, set, score
   else
-    waiting = { n, state, score }
+    waiting = { n, set, score }
   end
   return nil
 end
@@ -130,12 +200,12 @@ end
 -- A malformed call is refused whole, before its first item is admitted.
 local at = 3
 while at <= #ARGV do
-  local fields = whole(ARGV[at + 6], 0, 64)
-  if not fields or at + 6 + 2 * fields > #ARGV or #items == MOST_ITEMS then --!guard malformed
+  local fields = whole(ARGV[at + 7], 0, 64)
+  if not fields or at + FIXED - 1 + 2 * fields > #ARGV or #items == MOST_ITEMS then --!guard malformed
     return redis.error_reply('EMQKIND malformed call: item ' .. #items + 1)
   end
   items[#items + 1] = at
-  at = at + 7 + 2 * fields
+  at = at + FIXED + 2 * fields
 end
 if #items > 1 then
   local seen = {}

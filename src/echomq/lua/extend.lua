@@ -2,8 +2,8 @@
 -- purpose: Renew leases; the same answer carries cancel requests, should their event have been missed.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, row, read, place, torn, items, fence
--- keys: meta hash; active zset; job:<id> hash; counts hash
+-- include: now, number, row, read, torn, items, fence
+-- keys: meta hash; active zset; lane:<name>:active zset; job:<id> hash; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; lease_ms ms
 -- reply: a verdict an item
@@ -25,6 +25,7 @@ local verdicts = each(3, 4, function(at)
     longest = lease
     call('HSET', META, 'lease_max_ms', lease) --!write lease-max
   end
+  if row.lane then call('ZADD', lane_active(row.lane), NOW + lease, id) end --!write lane-lease
   call('ZADD', SETS.active, NOW + lease, id) --!write lease
   return row.cancel and 'cancel ' .. row.cancel or 'ok'
 end)

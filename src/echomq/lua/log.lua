@@ -2,7 +2,7 @@
 -- purpose: Append lines to jobs' logs, bounded by lines and bytes; the oldest lines go first.
 -- section: Protocol, section 5
 -- flags:
--- include: now, once, row, place, torn, items, fence
+-- include: now, once, row, torn, items, fence
 -- keys: meta hash; active zset; job:<id> hash; job:<id>:log list; once:<client>:<verb> string; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; line text

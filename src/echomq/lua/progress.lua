@@ -2,7 +2,7 @@
 -- purpose: Note how far the work is; the next note replaces it.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, place, torn, items, emit, fence
+-- include: now, once, row, torn, items, emit, fence
 -- keys: meta hash; active zset; job:<id> hash; once:<client>:<verb> string; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; data json

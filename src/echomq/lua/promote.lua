@@ -1,9 +1,9 @@
 -- verb: promote
--- purpose: Move jobs whose time has come to pending: the round that a claim makes, by itself (also while paused).
+-- purpose: Move jobs whose time has come to pending, and closed lanes to the ring: the round that a claim makes, by itself (also while paused).
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, emit, bell, row, read, place, ending, cancel, again, round, promote
--- keys: meta hash; schedule zset; pending zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; wake list; events stream; counts hash
+-- include: now, number, emit, row, limits, rota, bell, read, place, erase, ending, cancel, again, round, promote, reopen
+-- keys: meta hash; schedule zset; pending zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; wake list; events stream; counts hash; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash
 -- argv: client tag; number count; bound count
 -- reply: how many entries were handled; as many as the bound means there may be more
 -- verdicts:
@@ -15,6 +15,8 @@
 local bound = whole(ARGV[3], 1, 10000)
 if not bound then return redis.error_reply('EMQKIND bound ' .. ARGV[3]) end --!guard bound
 local handled = promote(bound)
+settle_rota() -- what became ready by that takes part in the rota
+handled = math.max(handled, reopen(bound))
 bell()
 flush_tally()
 return handled

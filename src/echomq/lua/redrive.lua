@@ -2,8 +2,8 @@
 -- purpose: Begin a new life for dead jobs: budgets and error reset, token and checkpoint kept, dedup key taken again or refused.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, read, place, torn, items, emit, bell
--- keys: meta hash; pending zset; dead zset; job:<id> hash; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell
+-- keys: meta hash; pending zset; dead zset; job:<id> hash; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag
 -- reply: a verdict an item
@@ -32,7 +32,6 @@ local verdicts = each(3, 1, function(at)
   end
   place(id, row, 'pending', -row.priority)
   call('HDEL', row_key(id), 'failures', 'stalls', 'error', 'cancel', 'kind', 'reason', 'holder', 'progress', 'unfit_since') --!write redrive-reset
-  made_ready = made_ready + 1
   tally('redriven')
   emit('redriven', id)
   return 'ok'

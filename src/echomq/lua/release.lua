@@ -2,8 +2,8 @@
 -- purpose: Give jobs back to pending, spending nothing (shutdown, an operator's word).
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, read, place, torn, items, emit, bell, ending, cancel, again, fence
--- keys: meta hash; active zset; pending zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, ending, cancel, again, fence
+-- keys: meta hash; active zset; pending zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag
 -- reply: a verdict an item

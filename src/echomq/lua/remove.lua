@@ -2,8 +2,8 @@
 -- purpose: Erase jobs that do not run, results and all; a running one must be cancelled instead.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, read, place, torn, items, emit, ending
--- keys: meta hash; pending zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; events stream; counts hash
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase
+-- keys: meta hash; pending zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
 -- argv: client tag; number count
 -- item: id tag
 -- reply: a verdict an item
@@ -23,12 +23,13 @@ local verdicts = each(3, 1, function(at)
   if row.state == 'active' then return 'EMQSTATE active' end --!guard remove-active
   free_dedup(id, row)
   erase(id)
-  call('ZREM', SETS[row.state], id) --!write remove-leave
+  leave(id, row) --!write remove-leave
   tell(id, row, 'removed')
   tally('removed')
   emit('removed', id)
   return 'ok'
 end)
+bell()
 flush_tally()
 remember(verdicts)
 return verdicts

@@ -2,8 +2,8 @@
 -- purpose: Serve the queue again; lifts `closing`, too.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, emit, bell
--- keys: meta hash; pending zset; once:<client>:<verb> string; wake list; events stream
+-- include: now, once, row, limits, rota, emit, bell
+-- keys: meta hash; pending zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream
 -- argv: client tag; number count
 -- reply: 1 if this call resumed it, 0 if it was not paused
 -- verdicts:
@@ -18,7 +18,7 @@ if kept or refused then return kept or refused end
 local changed = call('HDEL', META, 'paused', 'closing') > 0 and 1 or 0 --!write resumed
 if changed == 1 then emit('resumed', '') end
 PAUSED = nil
-made_ready = call('ZCARD', P .. 'pending')
+made_ready = call('ZCARD', SETS.pending) + (tonumber(call('HGET', META, 'laned')) or 0)
 bell()
 remember(changed)
 return changed

@@ -2,8 +2,8 @@
 -- purpose: The bell by itself, for a worker that left a park in which it may have been served.
 -- section: Protocol, section 4, rule 10
 -- flags: allow-oom
--- include: bell
--- keys: meta hash; pending zset; wake list
+-- include: now, row, limits, rota, bell
+-- keys: meta hash; pending zset; wake list; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash
 -- argv: client tag; number count
 -- reply: 1 if there is ready work, else 0
 -- verdicts:
@@ -12,7 +12,7 @@
 -- cost: O(1)
 -- bound: 1 token
 -- moves:
-if call('EXISTS', P .. 'pending') == 0 then return 0 end
+if not work_left() then return 0 end
 made_ready = 1
 bell()
 return 1

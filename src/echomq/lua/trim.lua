@@ -2,7 +2,7 @@
 -- purpose: Drop what has been kept long enough: results past their time, and the dead beyond the queue's limits.
 -- section: Protocol, sections 1 and 5
 -- flags: allow-oom
--- include: now, number, emit, row, place, ending
+-- include: now, number, emit, row, erase
 -- keys: meta hash; done zset; dead zset; job:<id> hash; job:<id>:log list; dedup:<key> string; events stream; counts hash
 -- argv: client tag; number count; bound count; dead_max count; dead_age_ms ms; dead_keep_ms ms
 -- reply: how many jobs were dropped; as many as the bound means there may be more

@@ -215,7 +215,7 @@ class Queue:
         """Choose which events the queue keeps in its stream: `none`, `failures` (the default) or `all`."""
         if events not in {"none", "failures", "all"}:
             raise ValueError(f"events is none, failures or all, not {events!r}")
-        return self.runner.remembered(self.keys, "configure", lambda call: configure(self.keys, call, events=events))
+        return self.runner.remembered(self.keys, "configure", lambda call: configure(self.keys, call, settings={"events": events}))
 
     def counts(self) -> Counts:
         """Count the jobs by state, and what has ended so far."""

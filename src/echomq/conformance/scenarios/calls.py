@@ -46,7 +46,7 @@ def all_again(b: Bench) -> None:
         b.expect(verb, b.worker.plain(verb), True)
         with b.unchanged():
             b.expect(f"{verb} again", b.worker.resend(verb), True)
-    b.worker.plain("configure", events="all")
+    b.worker.plain("configure", settings={"events": "all"})
     with b.unchanged():
         b.expect("configure again", b.worker.resend("configure"), True)
 
@@ -119,7 +119,7 @@ def all_late(b: Bench) -> None:
         b.bury(id)
         b.on("redrive", id)
         b.on("cancel", CancelRequest(id, "why"))
-        b.worker.plain("configure", events="failures")
+        b.worker.plain("configure", settings={"events": "failures"})
     for id in ids[2:]:
         b.on("remove", id)
     for driver, verb in (

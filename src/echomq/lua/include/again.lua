@@ -1,4 +1,4 @@
--- purpose: back to the machine after an attempt, with the doorbell's share of it.
+-- purpose: back to the machine after an attempt.
 -- defines: release_holder, again
 -- Whoever holds the job no longer does, not even as a late holder (section 1): every verb that ends a claim or changes a
 -- job calls this, with the other fields it clears; only reap does not.
@@ -9,11 +9,7 @@ end
 -- Answers the verdict of the cancellation, or nil.
 local function again(id, row, state, score, ...)
   if row.cancel then return cancel_now(id, row, row.cancel) end --!guard cancel-again
-  if state == 'schedule' then
-    watch_head(score)
-  else
-    made_ready = made_ready + 1
-  end
+  if state == 'schedule' then watch(SETS.schedule, score) end
   place(id, row, state, score, ...)
   return nil
 end

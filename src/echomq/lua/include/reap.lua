@@ -1,6 +1,5 @@
 -- purpose: the stalled sweep: jobs whose lease has ended go back to pending, or to the morgue when that happened too often.
 -- defines: reap
--- Answers how many entries were handled; the bound was used up if that is `bound`.
 local function reap_one(id)
   local row = read(id)
   if row.state ~= 'active' then --!guard reap-state
@@ -18,6 +17,7 @@ local function reap_one(id)
     emit('stalled', id, 'token', row.attempts, 'stalls', stalls)
   end
 end
+-- Answers how many entries were handled; the bound was used up if that is `bound`.
 local function reap(bound)
   local lease_max = tonumber(meta[5])
   if lease_max then

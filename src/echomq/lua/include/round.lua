@@ -1,8 +1,13 @@
 -- purpose: a round over ids of a set: one that is torn, or has no row, never stops those behind it.
--- defines: misplaced, broken, round
+-- defines: drop, misplaced, broken, guarded, round
+-- Takes an entry out of a set in which it should not be; the set by its key without the queue's part.
+local function drop(set, id)
+  local gone = call('ZREM', P .. set, id) --!write drop
+  if string.match(set, '^lane:.*:pending$') then laned = laned - gone end --!write drop-laned
+end
 -- The row says another state than its set does, or there is none.
 local function misplaced(id, state, set)
-  call('ZREM', SETS[set], id) --!write misplaced
+  drop(set, id)
   tally(state and 'torn' or 'dropped')
   emit(state and 'torn' or 'dropped', id, 'set', set)
 end
@@ -11,18 +16,19 @@ local function broken(id)
   local fine, problem = pcall(call, 'HGET', row_key(id), 'state')
   return not fine and string.find(problem.err or tostring(problem), 'WRONGTYPE', 1, true) ~= nil --!guard broken
 end
+-- Handles an entry of a set; answers what `handle` did.
+local function guarded(set, id, handle)
+  local fine, answer = pcall(handle, id, set)
+  if fine then return answer end
+  if not broken(id) then error(answer) end --!guard round-refused
+  -- An entry that cannot be handled must not be met again and again: its row is left to `repair`.
+  tally('torn')
+  drop(set, id) --!write round-torn
+  return false
+end
 -- Until the ids are used up, or `handle` answers true.
 local function round(set, ids, handle)
   for _, id in ipairs(ids) do
-    local fine, answer = pcall(handle, id)
-    if not fine and broken(id) then
-      -- An entry that cannot be handled must not be met again and again: its row is left to `repair`.
-      tally('torn')
-      call('ZREM', SETS[set], id) --!write round-torn
-    elseif not fine then
-      error(answer) --!guard round-refused
-    elseif answer then
-      return
-    end
+    if guarded(set, id, handle) then return end
   end
 end

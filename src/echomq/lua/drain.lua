@@ -1,0 +1,37 @@
+-- verb: drain
+-- purpose: Erase a lane's pending jobs, the next in turn first.
+-- section: Protocol, sections 5 and 6
+-- flags: allow-oom
+-- include: now, number, once, emit, row, limits, rota, bell, read, place, erase, round, lane
+-- keys: meta hash; pending zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
+-- argv: client tag; number count; lane text; bound count
+-- reply: how many entries were handled; as many as the bound means there may be more
+-- verdicts:
+-- refusals: EMQKIND; EMQVERSION; EMQSTALE
+-- events: removed; dropped; torn
+-- cost: O(log n) a job
+-- bound: bound
+-- moves: pending -> nothing
+local kept, refused = recall()
+if kept or refused then return kept or refused end
+
+local lane, bound = ARGV[3], whole(ARGV[4], 1, 10000)
+if not bound or not lane_fits(lane) then return redis.error_reply('EMQKIND drain: its lane or bound is out of range') end --!guard argv
+local ids = call('ZRANGE', P .. lane_set(lane), 0, bound - 1) --!bound drain
+round(lane_set(lane), ids, function(id, set)
+  local row = read(id)
+  if row.state ~= 'pending' then --!guard drain-state
+    misplaced(id, row.state, set)
+    return
+  end
+  free_dedup(id, row)
+  erase(id)
+  leave(id, row) --!write drain-leave
+  tell(id, row, 'removed')
+  tally('removed')
+  emit('removed', id)
+end)
+bell()
+flush_tally()
+remember(#ids)
+return #ids

@@ -1,0 +1,18 @@
+-- purpose: what a job has beside its place: its dedup key, those who wait for it, its row.
+-- defines: free_dedup, tell, erase
+-- A window's key carries a TTL and outlives the job; any other is freed if it still names this job.
+local function free_dedup(id, row)
+  if not row.dedup then return end
+  local key = P .. 'dedup:' .. row.dedup
+  if call('GET', key) == id and call('PTTL', key) == -1 then --!guard dedup-free
+    call('DEL', key) --!write dedup-free
+  end
+end
+-- Those who wait for the result listen on a channel of the row's name.
+local function tell(id, row, kind)
+  if row.result_ttl_ms then call('PUBLISH', row_key(id), kind) end --!write tell
+end
+local function erase(id)
+  local key = row_key(id)
+  call('DEL', key, key .. ':log') --!write erase
+end

@@ -1,0 +1,15 @@
+-- verb: read_settings
+-- purpose: What the queue was told: events, capacity, pause, limits.
+-- section: Protocol, section 5
+-- flags: no-writes
+-- include: now
+-- keys: meta hash
+-- argv: client tag; number count
+-- reply: now ms; events; max_size or 0; ms the queue was paused at or 0; limits as text, empty when there are none
+-- verdicts:
+-- refusals: EMQVERSION
+-- events:
+-- cost: O(1)
+-- bound: none needed
+-- moves:
+return { NOW, meta[4] or 'failures', call('HGET', META, 'max_size') or '0', PAUSED or '0', meta[7] or '' }
