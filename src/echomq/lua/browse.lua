@@ -2,7 +2,7 @@
 -- purpose: One page of a set, in its order or against it, with rows.
 -- section: Protocol, section 5
 -- flags: no-writes
--- include: now, number, row
+-- include: now, number, row, states
 -- keys: meta hash; pending zset; active zset; lane:<name>:pending zset; lane:<name>:active zset; schedule zset; dead zset; done zset; job:<id> hash
 -- argv: client tag; number count; state text; offset count; count count; reverse count; lane text
 -- reply: now ms; size of the set; then for each job: id, score, row
@@ -12,13 +12,8 @@
 -- cost: O(log n + count)
 -- bound: count, at most 256
 -- moves:
-local set = SETS[ARGV[3]]
-if not set then return redis.error_reply('EMQKIND state ' .. ARGV[3]) end --!guard state
-if ARGV[7] ~= '' then
-  local of_lane = { pending = P .. lane_set(ARGV[7]), active = lane_active(ARGV[7]) }
-  set = of_lane[ARGV[3]]
-  if not set then return redis.error_reply('EMQKIND state ' .. ARGV[3] .. ' of a lane') end --!guard lane-state
-end
+local set = state_set(ARGV[3], ARGV[7])
+if not set then return redis.error_reply('EMQKIND state ' .. ARGV[3] .. (ARGV[7] ~= '' and ' of a lane' or '')) end --!guard state
 local offset, count = whole(ARGV[4], 0, FAR), whole(ARGV[5], 1, 256)
 if not (offset and count) then return redis.error_reply('EMQKIND offset or count is out of range') end --!guard page
 local verb = ARGV[6] == '1' and 'ZREVRANGE' or 'ZRANGE'

@@ -37,7 +37,7 @@ if kept then
     local row = fenced(id, token, NONCE)
     if row then --!guard replay-fence
       if row.lane then call('ZADD', lane_active(row.lane), NOW + lease, id) end --!write replay-lane
-      call('ZADD', SETS.active, NOW + lease, id) --!write replay-renew
+      call('ZADD', ACTIVE, NOW + lease, id) --!write replay-renew
       reply[#reply + 1] = { id, token, call('HGETALL', row_key(id)) }
     end
   end
@@ -46,8 +46,10 @@ end
 
 local more = reap(bound) == bound
 more = promote(bound) == bound or more
-settle_rota() -- what became ready by that takes part in the rota
-more = reopen(bound) == bound or more
+if ROTA then
+  settle_rota() -- what became ready by that takes part in the rota
+  more = reopen(bound) == bound or more
+end
 
 -- The jobs to lease stand in the reply; `choose` answers whether it is full.
 local reply, bytes = { NOW, 0 }, 0
@@ -80,13 +82,14 @@ end
 -- How many may start by the queue's own limits, and when that is looked at again; and when a batch has waited for enough.
 local room, ripe = PAUSED and 0 or count, nil --!guard paused
 if room > 0 and LIMITS then
-  if shut(LIMITS, SETS.active) then --!guard queue-shut
+  if shut(LIMITS, ACTIVE) then --!guard queue-shut
     room = 0
   else
-    if LIMITS.limit > 0 then room = math.min(room, LIMITS.limit - call('ZCARD', SETS.active)) end --!bound queue-limit
+    if LIMITS.limit > 0 then room = math.min(room, LIMITS.limit - call('ZCARD', ACTIVE)) end --!bound queue-limit
     room = math.min(room, allowance(LIMITS)) --!bound queue-rate
   end
 end
+if room > 0 and (ROTA or min_size > 1) then use_serve() end
 if room > 0 and min_size > 1 and not (by_lane and ROTA) then
   ripe = ripens(min_size, linger)
   if ripe then room = 0 end --!guard ripe
@@ -95,8 +98,7 @@ if room > 0 and ROTA then
   serve(room, math.min(2 * count + 16, 1000), by_lane, by_lane and min_size or 1, linger, choose) --!bound visits
 elseif room > 0 then
   -- Without a rota, `pending` is the only lane, always alone.
-  met[1] = { name = '', set = 'pending', taken = {} }
-  round('pending', call('ZRANGE', SETS.pending, 0, room - 1), choose) --!bound count
+  round('pending', call('ZRANGE', P .. 'pending', 0, room - 1), choose) --!bound count
 end
 
 -- All into the new set, the rows, all out of the old set: should the server refuse one of the three (a right the user
@@ -107,8 +109,8 @@ for i = #reply, 3, -1 do
   leases[#leases + 1] = NOW + lease
   leases[#leases + 1] = reply[i][1]
 end
-many_call('ZADD', SETS.active, leases) --!write claim-lease
-for _, lane in ipairs(met) do
+many_call('ZADD', ACTIVE, leases) --!write claim-lease
+for _, lane in ipairs(met or {}) do
   if lane.name ~= '' then
     local scored = {}
     for i, id in ipairs(lane.taken) do
@@ -124,14 +126,14 @@ for i, key in ipairs(rows) do
   taken[2 * i - 1], taken[2 * i] = id, token
   emit('claimed', id, 'token', token, 'holder', NONCE)
 end
-if ROTA then
+if ROTA and met then
   for _, lane in ipairs(met) do
     many_call('ZREM', P .. lane.set, lane.taken) --!write claim-leave-lane
     if lane.name ~= '' then laned = laned - #lane.taken end --!write claim-unlaned
   end
   end_turns()
 else
-  many_call('ZREM', SETS.pending, ids) --!write claim-leave
+  many_call('ZREM', P .. 'pending', ids) --!write claim-leave
 end
 if #taken > 0 and lease > (tonumber(meta[5]) or 0) then
   call('HSET', META, 'lease_max_ms', lease) --!write lease-max
@@ -142,11 +144,11 @@ if LIMITS then
     spend(LIMITS, #ids)
     call('HSET', META, 'limits', spell_limits(LIMITS)) --!write queue-spend
   end
-  later = shut(LIMITS, SETS.active)
+  later = shut(LIMITS, ACTIVE)
 end
 
 -- The doorbell and the timer (rule 10, and `next` of section 5).
-settle_rota()
+if ROTA then settle_rota() end
 freed = 0 -- whoever claims uses what was freed meanwhile, or says that something is left
 local left = not (PAUSED or later or ripe) and work_left() --!guard left
 local filled = #ids == count
@@ -158,12 +160,12 @@ if left then
 else
   made_ready = 0
   local head = math.min(later or math.huge, ripe or math.huge)
-  for _, key in ipairs(ROTA and { SETS.schedule, SETS.active, CLOSED } or { SETS.schedule, SETS.active }) do
+  for _, key in ipairs(ROTA and { P .. 'schedule', ACTIVE, CLOSED } or { P .. 'schedule', ACTIVE }) do
     head = math.min(head, tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or math.huge) --!write next-head
   end
   local soon = math.max(1, head - NOW)
   local till = tonumber(keeper[2]) or 0
-  if not filled then call('DEL', WAKE) end --!write wake-stale
+  if not filled then call('DEL', P .. 'wake') end --!write wake-stale
   if ROTA and #ids == 0 then
     -- The clock stepped back: the closed lane that is furthest ahead is not further than it should be.
     local far = call('ZRANGE', CLOSED, '(+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')

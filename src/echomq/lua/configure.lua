@@ -17,6 +17,7 @@ if kept or refused then return kept or refused end
 
 if #ARGV % 2 == 0 then return redis.error_reply('EMQKIND configure: its settings are malformed') end --!guard argv
 if meta[3] then return redis.error_reply('EMQSTATE closing') end --!guard closing
+use_limits()
 local limits = LIMITS or read_limits('0 0 0 0 0 0 0 0')
 local before = told(limits)
 local fields, known = {}, {}
@@ -35,7 +36,7 @@ function known.rate(value)
   return set_rate(limits, value)
 end
 local is_set = {
-  events = meta[4], max_size = call('HGET', META, 'max_size'), limit = limits.limit > 0, rate = limits.count > 0,
+  events = meta[4], max_size = meta[8], limit = limits.limit > 0, rate = limits.count > 0,
 }
 for i = 4, #ARGV, 2 do
   local name, value = ARGV[i], ARGV[i + 1]
@@ -60,7 +61,7 @@ if changed == 1 then
   if not meta[1] then call('HSET', META, 'protocol', VERSION) end --!write meta
   -- A limit that was raised, or is gone, lets what waited start.
   if fields.limits then LIMITS = limits end
-  made_ready = call('ZCARD', SETS.pending) + (tonumber(call('HGET', META, 'laned')) or 0) --!write configure-ring
+  made_ready = call('ZCARD', P .. 'pending') + (tonumber(call('HGET', META, 'laned')) or 0) --!write configure-ring
   bell()
 end
 remember(changed)

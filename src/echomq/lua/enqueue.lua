@@ -29,30 +29,34 @@ local function unmake(problem, at)
   if ARGV[at + 4] ~= '' then pcall(call, 'DEL', P .. 'dedup:' .. ARGV[at + 4]) end --!write unmake
   return torn(problem)
 end
--- Answers the server's refusals by set.
+local refusals -- of the server, by set; nil when there are none
+local function enter_set(set, words)
+  local answer = redis.pcall('ZADD', P .. set, unpack(words)) --!write enter
+  if type(answer) == 'table' then --!guard enter-refused
+    refusals = refusals or {}
+    refusals[set] = answer
+  elseif set ~= 'pending' and set ~= 'schedule' then
+    laned = laned + answer --!write enter-laned
+  end
+end
 local function enter()
-  local words, refusals = {}, {}
+  local sets = {}
+  refusals = nil
   -- The last first: the server looks for a place in a small set from its head on, past all that come before.
   for i = #waiting, 1, -3 do
     local set = waiting[i - 1]
     local score, id = waiting[i], ARGV[items[waiting[i - 2]]]
-    local of_set = words[set]
-    if of_set then
-      of_set[#of_set + 1] = score
-      of_set[#of_set + 1] = id
+    local words = sets[set]
+    if words then
+      words[#words + 1] = score
+      words[#words + 1] = id
     else
-      words[set] = { score, id }
+      sets[set] = { score, id }
     end
   end
-  for set, of_set in pairs(words) do
-    local answer = redis.pcall('ZADD', P .. set, unpack(of_set)) --!write enter
-    if type(answer) == 'table' then --!guard enter-refused
-      refusals[set] = answer
-    elseif set ~= 'pending' and set ~= 'schedule' then
-      laned = laned + answer --!write enter-laned
-    end
+  for set, words in pairs(sets) do
+    enter_set(set, words)
   end
-  return refusals
 end
 local function write_row(n, set)
   local at = items[n]
@@ -68,10 +72,10 @@ local function write_row(n, set)
 end
 local function write_waiting()
   if not waiting then return end
-  local refusals = enter()
+  enter()
   for i = 1, #waiting, 3 do
     local n, set = waiting[i], waiting[i + 1]
-    local fine, problem = false, refusals[set]
+    local fine, problem = false, refusals and refusals[set]
     if not problem then fine, problem = pcall(write_row, n, set) end
     verdicts[n] = fine and 'admitted' or unmake(problem, items[n])
     -- It is admitted, whatever becomes of its event.
@@ -84,11 +88,10 @@ end
 local room
 local function has_room()
   if not room then
-    local most = call('HGET', META, 'max_size')
-    if not most then
+    if not meta[8] then
       room = math.huge
     else
-      room = most - call('ZCARD', SETS.pending) - call('ZCARD', SETS.schedule) - laned - (call('HGET', META, 'laned') or 0)
+      room = meta[8] - call('ZCARD', P .. 'pending') - call('ZCARD', P .. 'schedule') - laned - (call('HGET', META, 'laned') or 0)
     end
   end
   return room > 0
@@ -102,9 +105,9 @@ local function replace(at, id, state, due)
   local set, score = lane_set(lane), -ARGV[at + 1]
   if due > NOW then
     set, score = 'schedule', due
-    watch(SETS.schedule, due)
+    watch(P .. 'schedule', due)
   elseif state == 'schedule' then
-    set, score = 'schedule', call('ZSCORE', SETS.schedule, id)
+    set, score = 'schedule', call('ZSCORE', P .. 'schedule', id)
   end
   local come = call('ZADD', P .. set, score, id) --!write replace-enter
   local last = at + FIXED - 1 + 2 * ARGV[at + 7]
@@ -146,7 +149,7 @@ local function admit(n)
   local last_wins = rule == 'replace' or rule == 'debounce'
   local window = last_wins and 0 or whole(rule, 0, LONGEST)
   if not window then return 'EMQKIND rule ' .. rule end --!guard rule
-  if not lane_fits(lane) then return 'EMQKIND lane ' .. lane end --!guard lane
+  if lane ~= '' and not lane_fits(lane) then return 'EMQKIND lane ' .. lane end --!guard lane
   -- What follows reads rows: those of the items before this one, too.
   if dedup ~= '' or not fresh then write_waiting() end --!guard write-first
   local by = not fresh and call('HGET', row_key(id), 'by')
@@ -169,7 +172,7 @@ local function admit(n)
       if call('PTTL', key) > 0 or waits or state == 'active' and not last_wins then return 'duplicate ' .. holder end --!guard dedup
     end
   end
-  if not has_room() then return 'EMQFULL ' .. call('HGET', META, 'max_size') end --!bound max-size
+  if not has_room() then return 'EMQFULL ' .. meta[8] end --!bound max-size
   if dedup ~= '' then
     if window > 0 then
       call('SET', key, id, 'PX', window) --!write dedup-window
@@ -186,7 +189,7 @@ local function admit(n)
   local set, score = lane_set(lane), -priority
   if due > NOW then
     set, score = 'schedule', due
-    watch(SETS.schedule, due)
+    watch(P .. 'schedule', due)
   end
   if waiting then
     local last = #waiting

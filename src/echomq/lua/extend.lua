@@ -26,7 +26,7 @@ local verdicts = each(3, 4, function(at)
     call('HSET', META, 'lease_max_ms', lease) --!write lease-max
   end
   if row.lane then call('ZADD', lane_active(row.lane), NOW + lease, id) end --!write lane-lease
-  call('ZADD', SETS.active, NOW + lease, id) --!write lease
+  call('ZADD', ACTIVE, NOW + lease, id) --!write lease
   return row.cancel and 'cancel ' .. row.cancel or 'ok'
 end)
 flush_tally()

@@ -18,6 +18,7 @@ if kept or refused then return kept or refused end
 
 -- The latest moment counts, whoever named it.
 local function close(limits, moment)
+  use_limits()
   limits = limits or read_limits('0 0 0 0 0 0 0 0')
   limits.till = math.max(limits.till, moment) --!write till
   return limits
@@ -35,6 +36,7 @@ local verdicts = each(3, 5, function(at)
     LIMITS = close(LIMITS, moment)
     call('HSET', META, 'limits', spell_limits(LIMITS)) --!write queue-till
   else
+    use_rota()
     if not ROTA then begin_rota() end --!guard first-closing
     local name = row.lane or ''
     local lane = read_lane(call('HGET', LANES, name))

@@ -2,8 +2,8 @@
 -- purpose: One job in full: its row, its score in the set of its state, and its log if asked.
 -- section: Protocol, section 5
 -- flags: no-writes
--- include: now, row
--- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list
+-- include: now, row, states
+-- keys: meta hash; pending zset; lane:<name>:pending zset; active zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list
 -- argv: client tag; number count; id tag; with_log count
 -- reply: now ms; row; score or false; log lines. An absent job: now ms, empty row
 -- verdicts:
@@ -15,8 +15,9 @@
 local id = ARGV[3]
 local row = call('HGETALL', row_key(id))
 if #row == 0 then return { NOW, row } end
-local state = call('HGET', row_key(id), 'state')
-local score = SETS[state] and call('ZSCORE', SETS[state], id)
+local place = call('HMGET', row_key(id), 'state', 'lane')
+local set = state_set(place[1], place[1] == 'pending' and place[2] or '')
+local score = set and call('ZSCORE', set, id)
 local log = {}
 if ARGV[4] == '1' then log = call('LRANGE', row_key(id) .. ':log', 0, -1) end
 return { NOW, row, score or '', log }

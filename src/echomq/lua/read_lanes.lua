@@ -16,6 +16,7 @@ local cursor, count = ARGV[3], whole(ARGV[4], 1, 256)
 if not count or not whole(cursor, 0, 9007199254740992) or #ARGV > 260 then --!guard page
   return redis.error_reply('EMQKIND read_lanes: cursor, count or the number of names is out of range')
 end
+use_rota()
 local names, texts, next_cursor = {}, {}, '0'
 if #ARGV > 4 then
   for i = 5, #ARGV do
@@ -27,7 +28,7 @@ elseif ROTA then
   for i = 1, #page[2], 2 do
     names[#names + 1], texts[#texts + 1] = page[2][i], page[2][i + 1]
   end
-elseif call('EXISTS', SETS.pending) == 1 then
+elseif call('EXISTS', P .. 'pending') == 1 then
   names[1] = '' -- a queue without a rota has one lane
 end
 local reply = { next_cursor }

@@ -12,4 +12,4 @@
 -- cost: O(1)
 -- bound: none needed
 -- moves:
-return { NOW, meta[4] or 'failures', call('HGET', META, 'max_size') or '0', PAUSED or '0', meta[7] or '' }
+return { NOW, meta[4] or 'failures', meta[8] or '0', PAUSED or '0', meta[7] or '' }

@@ -18,7 +18,7 @@ if kept or refused then return kept or refused end
 local changed = call('HDEL', META, 'paused', 'closing') > 0 and 1 or 0 --!write resumed
 if changed == 1 then emit('resumed', '') end
 PAUSED = nil
-made_ready = call('ZCARD', SETS.pending) + (tonumber(call('HGET', META, 'laned')) or 0)
+made_ready = call('ZCARD', P .. 'pending') + (tonumber(call('HGET', META, 'laned')) or 0)
 bell()
 remember(changed)
 return changed

@@ -18,6 +18,7 @@ if kept or refused then return kept or refused end
 local name = ARGV[3]
 if not lane_fits(name) or #ARGV % 2 == 0 then return redis.error_reply('EMQKIND set_lane: its lane or settings are malformed') end --!guard argv
 if meta[3] then return redis.error_reply('EMQSTATE closing') end --!guard closing
+use_rota()
 local text = call('HGET', LANES, name)
 local lane = read_lane(text)
 local limits = lane.limits or read_limits('0 0 0 0 0 0 0 0')

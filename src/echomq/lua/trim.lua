@@ -23,16 +23,16 @@ end
 local dropped = 0
 local function drop(id, state)
   erase(id)
-  call('ZREM', SETS[state], id) --!write drop-leave
+  call('ZREM', P .. state, id) --!write drop-leave
   dropped = dropped + 1
 end
-for _, id in ipairs(call('ZRANGE', SETS.done, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound)) do --!bound trim-done
+for _, id in ipairs(call('ZRANGE', P .. 'done', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound)) do --!bound trim-done
   drop(id, 'done')
 end
 -- The oldest dead go when they are too old, or too many; but nothing younger than `dead_keep` goes for number alone.
-local over = call('ZCARD', SETS.dead) - dead_max
+local over = call('ZCARD', P .. 'dead') - dead_max
 local room = bound - dropped
-local oldest = room > 0 and call('ZRANGE', SETS.dead, 0, room - 1, 'WITHSCORES') or {} --!bound trim-dead
+local oldest = room > 0 and call('ZRANGE', P .. 'dead', 0, room - 1, 'WITHSCORES') or {} --!bound trim-dead
 for i = 1, #oldest, 2 do
   local id, age = oldest[i], NOW - tonumber(oldest[i + 1])
   if age < dead_age and (over <= 0 or age < dead_keep) then break end --!guard trim-young

@@ -9,7 +9,7 @@ end
 -- Answers the verdict of the cancellation, or nil.
 local function again(id, row, state, score, ...)
   if row.cancel then return cancel_now(id, row, row.cancel) end --!guard cancel-again
-  if state == 'schedule' then watch(SETS.schedule, score) end
+  if state == 'schedule' then watch(P .. 'schedule', score) end
   place(id, row, state, score, ...)
   return nil
 end

@@ -5,7 +5,7 @@ local META = KEYS[1]
 local P = string.sub(META, 1, -5)
 local CLIENT, NUMBER = ARGV[1], tonumber(ARGV[2])
 if not NUMBER or NUMBER < 0 or NUMBER % 1 ~= 0 then return redis.error_reply('EMQKIND malformed call: its number') end --!guard number
-local meta = call('HMGET', META, 'protocol', 'paused', 'closing', 'events', 'lease_max_ms', 'rota', 'limits')
+local meta = call('HMGET', META, 'protocol', 'paused', 'closing', 'events', 'lease_max_ms', 'rota', 'limits', 'max_size')
 if meta[1] and string.match(meta[1], '^%d+') ~= MAJOR then return redis.error_reply('EMQVERSION ' .. meta[1]) end --!guard version
 local PAUSED = meta[2]
 

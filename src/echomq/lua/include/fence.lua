@@ -28,7 +28,7 @@ local function fence(words, first, stride, read_row)
         for at = from, math.min(#words, from + 999 * stride), stride do
           ids[#ids + 1] = words[at]
         end
-        local scores = call('ZMSCORE', SETS.active, unpack(ids))
+        local scores = call('ZMSCORE', ACTIVE, unpack(ids))
         for i = 1, #ids do
           found[ids[i]] = scores[i]
         end

@@ -16,7 +16,7 @@ local function each(first, stride, settle)
     verdicts[n] = fine and verdict or torn(verdict)
   end
   if leaving == true then return verdicts end
-  local answer = redis.pcall('ZREM', SETS.active, unpack(leaving)) --!write leave-together
+  local answer = redis.pcall('ZREM', ACTIVE, unpack(leaving)) --!write leave-together
   if type(answer) == 'table' then
     -- Their rows are written, and that they could not leave is told to those who would, and to nobody else.
     local stay = {}

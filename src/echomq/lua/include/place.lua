@@ -9,7 +9,7 @@ local function leave(id, row)
       touch(lane) --!write slot-freed
     end
     if not leaving then
-      call('ZREM', SETS.active, id) --!write leave
+      call('ZREM', ACTIVE, id) --!write leave
     elseif leaving == true then
       leaving = { id }
     else
@@ -20,7 +20,7 @@ local function leave(id, row)
     if lane then laned = laned - gone end --!write unlaned
     unready(lane or '') --!write job-left
   else
-    call('ZREM', SETS[state], id) --!write leave-other
+    call('ZREM', P .. state, id) --!write leave-other
   end
 end
 -- In this order: should the server refuse one of the three (a right the user lacks), the job is still in a set, and the row
@@ -32,7 +32,7 @@ local function place(id, row, state, score, ...)
     if lane then laned = laned + come end --!write place-laned
     ready(lane)
   else
-    call('ZADD', SETS[state], score, id) --!write enter
+    call('ZADD', P .. state, score, id) --!write enter
   end
   call('HSET', row_key(id), 'state', state, 'since', NOW, ...) --!write state
   leave(id, row)

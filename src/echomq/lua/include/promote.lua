@@ -10,7 +10,7 @@ local function promote_one(id)
 end
 -- Answers how many entries were handled; the bound was used up if that is `bound`.
 local function promote(bound)
-  local ids = call('ZRANGE', SETS.schedule, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound promote
+  local ids = call('ZRANGE', P .. 'schedule', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound promote
   round('schedule', ids, promote_one)
   return #ids
 end

@@ -22,12 +22,12 @@ local function reap(bound)
   local lease_max = tonumber(meta[5])
   if lease_max then
     -- The clock stepped back: a lease further ahead than any lease in use is pulled in.
-    local far = call('ZRANGE', SETS.active, -1, -1, 'WITHSCORES')
+    local far = call('ZRANGE', ACTIVE, -1, -1, 'WITHSCORES')
     if far[2] and tonumber(far[2]) > NOW + lease_max then --!guard lease-ahead
-      call('ZADD', SETS.active, NOW + lease_max, far[1]) --!write lease-ahead
+      call('ZADD', ACTIVE, NOW + lease_max, far[1]) --!write lease-ahead
     end
   end
-  local ids = call('ZRANGE', SETS.active, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound reap
+  local ids = call('ZRANGE', ACTIVE, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound reap
   round('active', ids, reap_one)
   return #ids
 end

@@ -1,65 +1,15 @@
 -- purpose: the rota: which lanes can be served, and which wait for what (section 6).
--- defines: RING, CLOSED, LANES, ROTA, made_ready, freed, laned, read_lane, spell_lane, begin_rota, touch, unready, ready, watch, settle_rota, work_left
+-- defines: ROTA, made_ready, freed, laned, RING, CLOSED, LANES, read_lane, spell_lane, write_lane, begin_rota, touch, unready, settle_rota, use_rota, ready, watch, work_left
 -- A queue that never met a lane has no rota: `pending` is all there is. From the first lane on, a lane with pending jobs,
 -- the one without a name among them, is in exactly one of `ring` and `closed`, and its field in `lanes` says where:
 -- `r`, `c` or `-`, then the credit of its turn, then its settings. Verbs only say which lanes they touched; what that
 -- means for the rota is settled once, at the end of the call.
-local RING, CLOSED, LANES = P .. 'ring', P .. 'closed', P .. 'lanes'
-local ROTA = meta[6]
-local made_ready, freed, laned = 0, 0, 0
-local touched, order = {}, {}
-local heads = {}
-local PIECE_OF_LANES = 1000 -- `unpack` fails at some 8,000 values
-local function read_lane(text)
-  if not text then return { where = '-', credit = 0 } end
-  local where, credit, settings = string.match(text, '^([rc-])(%d+) ?(.*)$')
-  return { where = where, credit = tonumber(credit), limits = settings ~= '' and read_limits(settings) or nil }
-end
--- Answers nil for a lane that needs no field.
-local function spell_lane(lane)
-  local settings = lane.limits and spell_limits(lane.limits, lane.where == '-') or ''
-  if settings ~= '' then return lane.where .. lane.credit .. ' ' .. settings end
-  if lane.where ~= '-' then return lane.where .. lane.credit end --!guard field-owner
-  return nil
-end
-local function write_lane(name, lane)
-  local text = spell_lane(lane)
-  if text then
-    call('HSET', LANES, name, text) --!write lane
-  else
-    call('HDEL', LANES, name) --!write lane-field
-  end
-end
--- Something about the lane has changed: a job left it, a slot is free, a setting is another.
-local function touch(lane)
-  if not touched[lane] then
-    touched[lane] = 0
-    order[#order + 1] = lane
-  end
-end
--- A job left the lane's ready ones, perhaps one that came in this very call.
-local function unready(lane)
-  touch(lane)
-  touched[lane] = math.max(0, touched[lane] - 1) --!write unready
-end
-local function begin_rota()
-  call('HSET', META, 'rota', 1) --!write rota
-  ROTA = '1'
-  touch('') --!write rota-default
-end
--- A job of the lane became ready (false: of no lane).
-local function ready(lane)
-  if lane and not ROTA then begin_rota() end --!guard first-lane
-  if ROTA then
-    lane = lane or ''
-    touch(lane)
-    touched[lane] = touched[lane] + 1
-  else
-    made_ready = made_ready + 1
-  end
-end
+local ROTA, made_ready, freed, laned = meta[6], 0, 0, 0
+local RING, CLOSED, LANES, read_lane, spell_lane, write_lane, begin_rota, touch, unready, settle_rota
+local heads
 -- Called before an entry due at `moment` joins a set by whose head workers set their timers: they must hear of a nearer one.
 local function watch(key, moment)
+  heads = heads or {}
   local head = heads[key]
   if not head then
     local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
@@ -68,57 +18,116 @@ local function watch(key, moment)
     head.soonest = moment
   end
 end
--- How many of the lane's jobs could start now, of so many that are ready.
-local function startable(name, lane, count)
-  if lane.limits and lane.limits.limit > 0 then
-    return math.min(count, lane.limits.limit - call('ZCARD', lane_active(name)))
+-- As with the limits: only a queue with a rota makes its functions.
+local function use_rota()
+  if settle_rota then return end
+  use_limits()
+  RING, CLOSED, LANES = P .. 'ring', P .. 'closed', P .. 'lanes'
+  local touched, order = {}, {}
+  local PIECE_OF_LANES = 1000 -- `unpack` fails at some 8,000 values
+  function read_lane(text)
+    if not text then return { where = '-', credit = 0 } end
+    local where, credit, settings = string.match(text, '^([rc-])(%d+) ?(.*)$')
+    return { where = where, credit = tonumber(credit), limits = settings ~= '' and read_limits(settings) or nil }
   end
-  return count
-end
-local function settle_lane(name, text, count)
-  local lane = read_lane(text)
-  if lane.where ~= 'r' then --!guard on-ring
-    local was = lane.where
-    local pending = P .. lane_set(name)
-    if count == 0 and call('EXISTS', pending) == 0 then
-      if was == '-' then return end
-      call('ZREM', CLOSED, name) --!write empty-closed
-      lane.where = '-'
+  -- Answers nil for a lane that needs no field.
+  function spell_lane(lane)
+    local settings = lane.limits and spell_limits(lane.limits, lane.where == '-') or ''
+    if settings ~= '' then return lane.where .. lane.credit .. ' ' .. settings end
+    if lane.where ~= '-' then return lane.where .. lane.credit end --!guard field-owner
+    return nil
+  end
+  function write_lane(name, lane)
+    local text = spell_lane(lane)
+    if text then
+      call('HSET', LANES, name, text) --!write lane
+    else
+      call('HDEL', LANES, name) --!write lane-field
+    end
+  end
+  -- Something about the lane has changed: a job came or left, a slot is free, a setting is another.
+  function touch(lane, came)
+    local count = touched[lane]
+    if not count then
+      order[#order + 1] = lane
+      count = 0
+    end
+    touched[lane] = count + (came or 0)
+  end
+  -- A job left the lane's ready ones, perhaps one that came in this very call.
+  function unready(lane)
+    touch(lane)
+    touched[lane] = math.max(0, touched[lane] - 1) --!write unready
+  end
+  function begin_rota()
+    call('HSET', META, 'rota', 1) --!write rota
+    ROTA = '1'
+    touch('') --!write rota-default
+  end
+  -- How many of the lane's jobs could start now, of so many that are ready.
+  local function startable(name, lane, count)
+    if lane.limits and lane.limits.limit > 0 then
+      return math.min(count, lane.limits.limit - call('ZCARD', lane_active(name)))
+    end
+    return count
+  end
+  local function settle_lane(name, text, count)
+    local lane = read_lane(text)
+    if lane.where ~= 'r' then --!guard on-ring
+      local was = lane.where
+      local pending = P .. lane_set(name)
+      if count == 0 and call('EXISTS', pending) == 0 then
+        if was == '-' then return end
+        call('ZREM', CLOSED, name) --!write empty-closed
+        lane.where = '-'
+        write_lane(name, lane)
+        return
+      end
+      local moment = lane.limits and shut(lane.limits, lane_active(name))
+      -- A full lane whose soonest lease is over has its turn all the same: that is where it is reaped.
+      if moment and moment > NOW then --!guard shut-lane
+        if moment < math.huge then watch(CLOSED, moment) end
+        call('ZADD', CLOSED, moment < math.huge and moment or '+inf', name) --!write close
+        lane.where = 'c'
+        if was ~= 'c' then write_lane(name, lane) end
+        return
+      end
+      call('RPUSH', RING, name) --!write join
+      lane.where = 'r'
       write_lane(name, lane)
-      return
+      if was == 'c' then call('ZREM', CLOSED, name) end --!write reopen
+      if count == 0 then count = call('ZCARD', pending) end
     end
-    local again = lane.limits and shut(lane.limits, lane_active(name))
-    -- A full lane whose soonest lease is over has its turn all the same: that is where it is reaped.
-    if again and again > NOW then --!guard shut-lane
-      if again < math.huge then watch(CLOSED, again) end
-      call('ZADD', CLOSED, again < math.huge and again or '+inf', name) --!write close
-      lane.where = 'c'
-      if was ~= 'c' then write_lane(name, lane) end
-      return
-    end
-    call('RPUSH', RING, name) --!write join
-    lane.where = 'r'
-    write_lane(name, lane)
-    if was == 'c' then call('ZREM', CLOSED, name) end --!write reopen
-    if count == 0 then count = call('ZCARD', pending) end
+    made_ready = made_ready + startable(name, lane, count)
   end
-  made_ready = made_ready + startable(name, lane, count)
-end
-local function settle_rota()
-  if laned ~= 0 then call('HINCRBY', META, 'laned', laned) end --!write laned
-  laned = 0
-  local names, counts = order, touched
-  order, touched = {}, {}
-  if not ROTA then return end
-  for from = 1, #names, PIECE_OF_LANES do
-    local texts = call('HMGET', LANES, unpack(names, from, math.min(#names, from + PIECE_OF_LANES - 1)))
-    for i = 1, #texts do
-      local name = names[from + i - 1]
-      settle_lane(name, texts[i], counts[name])
+  function settle_rota()
+    if laned ~= 0 then call('HINCRBY', META, 'laned', laned) end --!write laned
+    laned = 0
+    local names, counts = order, touched
+    order, touched = {}, {}
+    for from = 1, #names, PIECE_OF_LANES do
+      local texts = call('HMGET', LANES, unpack(names, from, math.min(#names, from + PIECE_OF_LANES - 1)))
+      for i = 1, #texts do
+        local name = names[from + i - 1]
+        settle_lane(name, texts[i], counts[name])
+      end
     end
+  end
+end
+if ROTA then use_rota() end
+-- A job of the lane became ready (false: of no lane).
+local function ready(lane)
+  if lane and not ROTA then --!guard first-lane
+    use_rota()
+    begin_rota()
+  end
+  if ROTA then
+    touch(lane or '', 1)
+  else
+    made_ready = made_ready + 1
   end
 end
 -- Whether there is a lane to be served, whatever the queue's own limits say.
 local function work_left()
-  return call('EXISTS', ROTA and RING or SETS.pending) == 1
+  return call('EXISTS', ROTA and RING or P .. 'pending') == 1
 end

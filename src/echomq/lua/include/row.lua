@@ -1,12 +1,6 @@
 -- purpose: the names of sets and rows.
--- defines: SETS, row_key, lane_set, lane_active, leaving
-local SETS = {
-  pending = P .. 'pending',
-  active = P .. 'active',
-  schedule = P .. 'schedule',
-  dead = P .. 'dead',
-  done = P .. 'done',
-}
+-- defines: ACTIVE, row_key, lane_set, lane_active, leaving
+local ACTIVE = P .. 'active'
 local function row_key(id)
   return P .. 'job:' .. id
 end

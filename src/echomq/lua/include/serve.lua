@@ -1,182 +1,186 @@
 -- purpose: a claim's walk along the rota: the head lane serves its credit, then the ring turns.
--- defines: rows, met, ripens, serve, end_turns
+-- defines: rows, met, ripens, serve, end_turns, use_serve
 -- The ring is read from its head in pieces, turned in memory, and written once: what was passed goes to its tail, or
 -- leaves it. `choose(id, set)` takes a job or drops it; `rows` grows with each that is taken; true means: no more.
 local rows = {} -- keys of the rows of the jobs taken
-local line, behind, met = {}, {}, {} -- lanes whose turn comes, those that had it, all that were asked
-local first = 1
-local loaded, read_all, wrapped = 0, false, false
-local LEAST_LANES = 16
-local function load_line(n)
-  local names = call('LRANGE', RING, loaded, loaded + n - 1)
-  read_all = #names < n
-  if #names == 0 then return end
-  loaded = loaded + #names
-  local texts = call('HMGET', LANES, unpack(names))
-  for i, name in ipairs(names) do
-    local lane = read_lane(texts[i])
-    lane.name, lane.text, lane.where = name, texts[i], 'r'
-    line[#line + 1] = lane
-  end
-end
--- A full lane looks for leases of its own that are over: their reaping is what frees its slots.
-local function reap_lane(lane, active)
-  for _, id in ipairs(call('ZRANGE', active, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, LEAST_LANES)) do --!bound reap-lane
-    local row, lease = read(id), tonumber(call('ZSCORE', SETS.active, id))
-    if lease and lease > NOW then --!guard lane-lease
-      call('ZADD', active, lease, id) --!write lane-lease
-    elseif row.state == 'active' and row.lane == lane.name then --!guard reap-lane
-      reap_one(id)
-    else
-      call('ZREM', active, id) --!write lane-torn
-      tally(row.state and 'torn' or 'dropped')
+local met, ripens, serve, end_turns -- the lanes that were asked, in order; nil without a rota
+local function use_serve()
+  local line, behind = {}, {} -- lanes whose turn comes, and those that had it
+  met = {}
+  local first = 1
+  local loaded, read_all, wrapped = 0, false, false
+  local LEAST_LANES = 16
+  local function load_line(n)
+    local names = call('LRANGE', RING, loaded, loaded + n - 1)
+    read_all = #names < n
+    if #names == 0 then return end
+    loaded = loaded + #names
+    local texts = call('HMGET', LANES, unpack(names))
+    for i, name in ipairs(names) do
+      local lane = read_lane(texts[i])
+      lane.name, lane.text, lane.where = name, texts[i], 'r'
+      line[#line + 1] = lane
     end
   end
-end
--- Once a claim, at a lane's first turn: how many of its jobs may start.
-local function meet(lane, min_size, linger)
-  met[#met + 1] = lane
-  lane.set, lane.active = lane_set(lane.name), lane_active(lane.name)
-  lane.ids, lane.at, lane.taken, lane.room = {}, 1, {}, math.huge
-  local limits = lane.limits
-  if limits then
-    if limits.limit > 0 and call('ZCARD', lane.active) >= limits.limit then reap_lane(lane, lane.active) end --!bound reap-full
-    if shut(limits, lane.active) then --!guard serve-shut
-      lane.room = 0
-      return
-    end
-    if limits.limit > 0 then lane.room = limits.limit - call('ZCARD', lane.active) end --!bound lane-limit
-    lane.room = math.min(lane.room, allowance(limits)) --!bound lane-rate
-  end
-  if min_size > 1 and call('ZCARD', P .. lane.set) < min_size then --!bound lane-ripe
-    local head = call('ZRANGE', P .. lane.set, 0, 0)
-    local since = head[1] and tonumber(call('HGET', row_key(head[1]), 'since')) or 0
-    if NOW < since + linger then --!guard lane-linger
-      lane.room, lane.ripe = 0, math.min(since, NOW) + linger
-    end
-  end
-end
--- When a batch of any lanes has waited for long enough, or nil if that is now: enough are ready, or the oldest at a head is
--- old enough.
-local function ripens(min_size, linger)
-  local ready_now, oldest = 0, math.huge
-  for _, name in ipairs(ROTA and call('LRANGE', RING, 0, math.min(2 * min_size + 16, 1000) - 1) or { '' }) do --!bound ripens
-    local key = P .. lane_set(name)
-    ready_now = ready_now + call('ZCARD', key)
-    if ready_now >= min_size then return nil end --!bound min-size
-    local head = call('ZRANGE', key, 0, 0)
-    if head[1] then oldest = math.min(oldest, tonumber(call('HGET', row_key(head[1]), 'since')) or 0) end
-  end
-  local moment = math.min(oldest, NOW) + linger
-  return ready_now > 0 and moment > NOW and moment or nil --!guard linger
-end
--- Takes up to `most` jobs of the lane. Answers how many, and whether no more fit into the reply.
-local function take(lane, most, ahead, choose)
-  local taken = 0
-  while taken < most do
-    local id = lane.ids[lane.at]
-    if id then
-      local before = #rows
-      if guarded(lane.set, id, choose) then return taken, true end
-      lane.at = lane.at + 1
-      if #rows > before then
-        taken = taken + 1
-        lane.taken[#lane.taken + 1] = id
+  -- A full lane looks for leases of its own that are over: their reaping is what frees its slots.
+  local function reap_lane(lane, active)
+    for _, id in ipairs(call('ZRANGE', active, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, LEAST_LANES)) do --!bound reap-lane
+      local row, lease = read(id), tonumber(call('ZSCORE', ACTIVE, id))
+      if lease and lease > NOW then --!guard lane-lease
+        call('ZADD', active, lease, id) --!write lane-lease
+      elseif row.state == 'active' and row.lane == lane.name then --!guard reap-lane
+        reap_one(id)
       else
-        lane.dropped = true
+        call('ZREM', active, id) --!write lane-torn
+        tally(row.state and 'torn' or 'dropped')
       end
-    elseif lane.drawn or lane.dropped then
-      break
-    else
-      -- One more than needed, to see whether any is left.
-      local n = math.max(most - taken, ahead) + 1
-      lane.ids, lane.at = call('ZRANGE', P .. lane.set, #lane.taken, #lane.taken + n - 1), 1
-      lane.drawn = #lane.ids < n
     end
   end
-  lane.empty = lane.drawn and not lane.ids[lane.at]
-  -- What was dropped is paid for once; this claim looks no further, and says so.
-  return taken, not lane.empty and lane.dropped or false
-end
--- Serves up to `room` jobs, looking at `bound` lanes at most; all of one lane if `by_lane`.
-local function serve(room, bound, by_lane, min_size, linger, choose)
-  local full = false
-  while room > 0 and bound > 0 and not full do --!bound serve
-    local lane = line[first]
-    if lane then
-      bound = bound - 1
-      if not lane.set then meet(lane, min_size, linger) end
-      local most = math.min(room, lane.room)
-      -- A lane that is alone has nobody to take turns with.
-      local alone = read_all and first == #line and #behind == 0 --!guard alone
-      if lane.credit == 0 then lane.credit = lane.limits and math.max(1, lane.limits.weight) or 1 end --!write credit
-      if not (alone or by_lane) then most = math.min(most, lane.credit) end --!bound credit
-      local taken = 0
-      if most > 0 then taken, full = take(lane, most, read_all and math.ceil(room / #line) or 1, choose) end
-      room, lane.room = room - taken, lane.room - taken
-      if by_lane then
-        if taken > 0 then room = 0 end --!guard one-lane
-        lane.credit = lane.credit - 1
-      elseif not alone then
-        lane.credit = lane.credit - taken --!write spent
+  -- Once a claim, at a lane's first turn: how many of its jobs may start.
+  local function meet(lane, min_size, linger)
+    met[#met + 1] = lane
+    lane.set, lane.active = lane_set(lane.name), lane_active(lane.name)
+    lane.ids, lane.at, lane.taken, lane.room = {}, 1, {}, math.huge
+    local limits = lane.limits
+    if limits then
+      if limits.limit > 0 and call('ZCARD', lane.active) >= limits.limit then reap_lane(lane, lane.active) end --!bound reap-full
+      if shut(limits, lane.active) then --!guard serve-shut
+        lane.room = 0
+        return
       end
-      if lane.empty then
-        lane.where = '-'
-      elseif lane.room == 0 then
-        lane.where = 'c'
-      elseif lane.credit <= 0 and not alone then
-        lane.credit = 0
-        behind[#behind + 1] = lane
+      if limits.limit > 0 then lane.room = limits.limit - call('ZCARD', lane.active) end --!bound lane-limit
+      lane.room = math.min(lane.room, allowance(limits)) --!bound lane-rate
+    end
+    if min_size > 1 and call('ZCARD', P .. lane.set) < min_size then --!bound lane-ripe
+      local head = call('ZRANGE', P .. lane.set, 0, 0)
+      local since = head[1] and tonumber(call('HGET', row_key(head[1]), 'since')) or 0
+      if NOW < since + linger then --!guard lane-linger
+        lane.room, lane.ripe = 0, math.min(since, NOW) + linger
+      end
+    end
+  end
+  -- When a batch of any lanes has waited for long enough, or nil if that is now: enough are ready, or the oldest at a head is
+  -- old enough.
+  function ripens(min_size, linger)
+    local ready_now, oldest = 0, math.huge
+    for _, name in ipairs(ROTA and call('LRANGE', RING, 0, math.min(2 * min_size + 16, 1000) - 1) or { '' }) do --!bound ripens
+      local key = P .. lane_set(name)
+      ready_now = ready_now + call('ZCARD', key)
+      if ready_now >= min_size then return nil end --!bound min-size
+      local head = call('ZRANGE', key, 0, 0)
+      if head[1] then oldest = math.min(oldest, tonumber(call('HGET', row_key(head[1]), 'since')) or 0) end
+    end
+    local moment = math.min(oldest, NOW) + linger
+    return ready_now > 0 and moment > NOW and moment or nil --!guard linger
+  end
+  -- Takes up to `most` jobs of the lane. Answers how many, and whether no more fit into the reply.
+  local function take(lane, most, ahead, choose)
+    local taken = 0
+    while taken < most do
+      local id = lane.ids[lane.at]
+      if id then
+        local before = #rows
+        if guarded(lane.set, id, choose) then return taken, true end
+        lane.at = lane.at + 1
+        if #rows > before then
+          taken = taken + 1
+          lane.taken[#lane.taken + 1] = id
+        else
+          lane.dropped = true
+        end
+      elseif lane.drawn or lane.dropped then
+        break
       else
-        return full -- its turn goes on with the next claim
+        -- One more than needed, to see whether any is left.
+        local n = math.max(most - taken, ahead) + 1
+        lane.ids, lane.at = call('ZRANGE', P .. lane.set, #lane.taken, #lane.taken + n - 1), 1
+        lane.drawn = #lane.ids < n
       end
-      first = first + 1
-    elseif not read_all then
-      load_line(math.min(bound, math.max(room, LEAST_LANES)))
-    elseif #behind > 0 then
-      line, behind, first, wrapped = behind, {}, 1, true
+    end
+    lane.empty = lane.drawn and not lane.ids[lane.at]
+    -- What was dropped is paid for once; this claim looks no further, and says so.
+    return taken, not lane.empty and lane.dropped or false
+  end
+  -- Serves up to `room` jobs, looking at `bound` lanes at most; all of one lane if `by_lane`.
+  function serve(room, bound, by_lane, min_size, linger, choose)
+    local full = false
+    while room > 0 and bound > 0 and not full do --!bound serve
+      local lane = line[first]
+      if lane then
+        bound = bound - 1
+        if not lane.set then meet(lane, min_size, linger) end
+        local most = math.min(room, lane.room)
+        -- A lane that is alone has nobody to take turns with.
+        local alone = read_all and first == #line and #behind == 0 --!guard alone
+        if lane.credit == 0 then lane.credit = lane.limits and math.max(1, lane.limits.weight) or 1 end --!write credit
+        if not (alone or by_lane) then most = math.min(most, lane.credit) end --!bound credit
+        local taken = 0
+        if most > 0 then taken, full = take(lane, most, read_all and math.ceil(room / #line) or 1, choose) end
+        room, lane.room = room - taken, lane.room - taken
+        if by_lane then
+          if taken > 0 then room = 0 end --!guard one-lane
+          lane.credit = lane.credit - 1
+        elseif not alone then
+          lane.credit = lane.credit - taken --!write spent
+        end
+        if lane.empty then
+          lane.where = '-'
+        elseif lane.room == 0 then
+          lane.where = 'c'
+        elseif lane.credit <= 0 and not alone then
+          lane.credit = 0
+          behind[#behind + 1] = lane
+        else
+          return full -- its turn goes on with the next claim
+        end
+        first = first + 1
+      elseif not read_all then
+        load_line(math.min(bound, math.max(room, LEAST_LANES)))
+      elseif #behind > 0 then
+        line, behind, first, wrapped = behind, {}, 1, true
+      else
+        break
+      end
+    end
+    return full
+  end
+  -- Writes what the turns have changed. The jobs that were taken are in their lanes' active sets by now.
+  function end_turns()
+    local kept, gone, closing = {}, {}, {}
+    for _, lane in ipairs(met) do
+      if lane.where ~= 'r' then lane.credit = 0 end --!write credit-gone
+      -- Its last job may have been its last allowed one.
+      if lane.where == 'c' and call('EXISTS', P .. lane.set) == 0 then lane.where = '-' end --!guard closed-empty
+      if lane.where == 'c' then
+        local moment = lane.ripe or shut(lane.limits, lane.active) or NOW
+        closing[#closing + 1], closing[#closing + 2] = moment < math.huge and moment or '+inf', lane.name
+      end
+      if lane.limits and #lane.taken > 0 then spend(lane.limits, #lane.taken) end
+      local text = spell_lane(lane)
+      if not text then
+        gone[#gone + 1] = lane.name
+      elseif text ~= lane.text then
+        kept[#kept + 1], kept[#kept + 2] = lane.name, text
+      end
+    end
+    -- First to the tail, then off the head: should the server refuse the second, no lane is lost.
+    local stay = #line - first + 1
+    if wrapped then
+      local names = {}
+      for i = first, #line do
+        names[#names + 1] = line[i].name
+      end
+      stay, line, first = 0, names, 1
     else
-      break
+      line = {}
     end
-  end
-  return full
-end
--- Writes what the turns have changed. The jobs that were taken are in their lanes' active sets by now.
-local function end_turns()
-  local kept, gone, closing = {}, {}, {}
-  for _, lane in ipairs(met) do
-    if lane.where ~= 'r' then lane.credit = 0 end --!write credit-gone
-    -- Its last job may have been its last allowed one.
-    if lane.where == 'c' and call('EXISTS', P .. lane.set) == 0 then lane.where = '-' end --!guard closed-empty
-    if lane.where == 'c' then
-      local moment = lane.ripe or shut(lane.limits, lane.active) or NOW
-      closing[#closing + 1], closing[#closing + 2] = moment < math.huge and moment or '+inf', lane.name
+    for _, lane in ipairs(behind) do
+      line[#line + 1] = lane.name
     end
-    if lane.limits and #lane.taken > 0 then spend(lane.limits, #lane.taken) end
-    local text = spell_lane(lane)
-    if not text then
-      gone[#gone + 1] = lane.name
-    elseif text ~= lane.text then
-      kept[#kept + 1], kept[#kept + 2] = lane.name, text
-    end
+    many_call('RPUSH', RING, line) --!write turn
+    if loaded > stay then call('LTRIM', RING, loaded - stay, -1) end --!write leave-ring
+    many_call('ZADD', CLOSED, closing) --!write close-lanes
+    many_call('HSET', LANES, kept) --!write keep-lanes
+    many_call('HDEL', LANES, gone) --!write forget-lanes
   end
-  -- First to the tail, then off the head: should the server refuse the second, no lane is lost.
-  local stay = #line - first + 1
-  if wrapped then
-    local names = {}
-    for i = first, #line do
-      names[#names + 1] = line[i].name
-    end
-    stay, line, first = 0, names, 1
-  else
-    line = {}
-  end
-  for _, lane in ipairs(behind) do
-    line[#line + 1] = lane.name
-  end
-  many_call('RPUSH', RING, line) --!write turn
-  if loaded > stay then call('LTRIM', RING, loaded - stay, -1) end --!write leave-ring
-  many_call('ZADD', CLOSED, closing) --!write close-lanes
-  many_call('HSET', LANES, kept) --!write keep-lanes
-  many_call('HDEL', LANES, gone) --!write forget-lanes
 end
