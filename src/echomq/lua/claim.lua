@@ -53,7 +53,7 @@ end
 
 -- The jobs to lease stand in the reply; `choose` answers whether it is full.
 local reply, bytes = { NOW, 0 }, 0
-local function choose(id, set)
+local function choose(id, queued)
   local key = row_key(id)
   local row = call('HGETALL', key)
   local state, attempts = nil, 0
@@ -68,7 +68,7 @@ local function choose(id, set)
     end
   end
   if state ~= 'pending' or not attempts then --!guard claim-state
-    misplaced(id, state, set) --!write claim-drop
+    misplaced(id, state, queued) --!write claim-drop
     return false
   end
   if #rows > 0 and bytes + size > max_bytes then return true end --!bound max-bytes
@@ -98,7 +98,7 @@ if room > 0 and ROTA then
   serve(room, math.min(2 * count + 16, 1000), by_lane, by_lane and min_size or 1, linger, choose) --!bound visits
 elseif room > 0 then
   -- Without a rota, `pending` is the only lane, always alone.
-  round('pending', call('ZRANGE', P .. 'pending', 0, room - 1), choose) --!bound count
+  round(P .. 'pending', call('ZRANGE', P .. 'pending', 0, room - 1), choose) --!bound count
 end
 
 -- All into the new set, the rows, all out of the old set: should the server refuse one of the three (a right the user
@@ -111,12 +111,14 @@ for i = #reply, 3, -1 do
 end
 many_call('ZADD', ACTIVE, leases) --!write claim-lease
 for _, lane in ipairs(met or {}) do
-  if lane.name ~= '' then
-    local scored = {}
-    for i, id in ipairs(lane.taken) do
-      scored[2 * i - 1], scored[2 * i] = NOW + lease, id
+  local mine = lane.name ~= '' and lane.taken
+  if mine then
+    local scored = { NOW + lease, mine[1] }
+    for i = 2, #mine do
+      scored[#scored + 1] = NOW + lease
+      scored[#scored + 1] = mine[i]
     end
-    many_call('ZADD', lane.active, scored) --!write claim-lane
+    many_call('ZADD', lane_active(lane.name), scored) --!write claim-lane
   end
 end
 for i, key in ipairs(rows) do
@@ -128,8 +130,10 @@ for i, key in ipairs(rows) do
 end
 if ROTA and met then
   for _, lane in ipairs(met) do
-    many_call('ZREM', P .. lane.set, lane.taken) --!write claim-leave-lane
-    if lane.name ~= '' then laned = laned - #lane.taken end --!write claim-unlaned
+    if lane.taken then
+      many_call('ZREM', lane.key, lane.taken) --!write claim-leave-lane
+      if lane.name ~= '' then laned = laned - #lane.taken end --!write claim-unlaned
+    end
   end
   end_turns()
 else

@@ -17,11 +17,12 @@ if kept or refused then return kept or refused end
 
 local lane, bound = ARGV[3], whole(ARGV[4], 1, 10000)
 if not bound or not lane_fits(lane) then return redis.error_reply('EMQKIND drain: its lane or bound is out of range') end --!guard argv
-local ids = call('ZRANGE', P .. lane_set(lane), 0, bound - 1) --!bound drain
-round(lane_set(lane), ids, function(id, set)
+local queued = P .. lane_set(lane)
+local ids = call('ZRANGE', queued, 0, bound - 1) --!bound drain
+round(queued, ids, function(id)
   local row = read(id)
   if row.state ~= 'pending' then --!guard drain-state
-    misplaced(id, row.state, set)
+    misplaced(id, row.state, queued)
     return
   end
   free_dedup(id, row)

@@ -3,7 +3,7 @@
 local function promote_one(id)
   local row = read(id)
   if row.state ~= 'schedule' then --!guard promote-state
-    misplaced(id, row.state, 'schedule') --!write promote-drop
+    misplaced(id, row.state, P .. 'schedule') --!write promote-drop
     return
   end
   if not again(id, row, 'pending', -row.priority) then emit('promoted', id) end
@@ -11,6 +11,6 @@ end
 -- Answers how many entries were handled; the bound was used up if that is `bound`.
 local function promote(bound)
   local ids = call('ZRANGE', P .. 'schedule', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound promote
-  round('schedule', ids, promote_one)
+  round(P .. 'schedule', ids, promote_one)
   return #ids
 end

@@ -3,7 +3,7 @@
 local function reap_one(id)
   local row = read(id)
   if row.state ~= 'active' then --!guard reap-state
-    misplaced(id, row.state, 'active') --!write reap-drop
+    misplaced(id, row.state, ACTIVE) --!write reap-drop
     return
   end
   local stalls = row.stalls + 1
@@ -28,6 +28,6 @@ local function reap(bound)
     end
   end
   local ids = call('ZRANGE', ACTIVE, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound reap
-  round('active', ids, reap_one)
+  round(ACTIVE, ids, reap_one)
   return #ids
 end

@@ -25,6 +25,7 @@ local function use_rota()
   RING, CLOSED, LANES = P .. 'ring', P .. 'closed', P .. 'lanes'
   local touched, order = {}, {}
   local PIECE_OF_LANES = 1000 -- `unpack` fails at some 8,000 values
+  local joining, kept -- lanes for the ring, and what `lanes` then says of them
   function read_lane(text)
     if not text then return { where = '-', credit = 0 } end
     local where, credit, settings = string.match(text, '^([rc-])(%d+) ?(.*)$')
@@ -92,9 +93,10 @@ local function use_rota()
         if was ~= 'c' then write_lane(name, lane) end
         return
       end
-      call('RPUSH', RING, name) --!write join
       lane.where = 'r'
-      write_lane(name, lane)
+      joining[#joining + 1] = name
+      kept[#kept + 1] = name
+      kept[#kept + 1] = spell_lane(lane)
       if was == 'c' then call('ZREM', CLOSED, name) end --!write reopen
       if count == 0 then count = call('ZCARD', pending) end
     end
@@ -107,9 +109,14 @@ local function use_rota()
     order, touched = {}, {}
     for from = 1, #names, PIECE_OF_LANES do
       local texts = call('HMGET', LANES, unpack(names, from, math.min(#names, from + PIECE_OF_LANES - 1)))
+      joining, kept = {}, {}
       for i = 1, #texts do
         local name = names[from + i - 1]
         settle_lane(name, texts[i], counts[name])
+      end
+      if #joining > 0 then
+        call('RPUSH', RING, unpack(joining)) --!write join
+        call('HSET', LANES, unpack(kept)) --!write joined
       end
     end
   end

@@ -1,7 +1,7 @@
 -- purpose: a claim's walk along the rota: the head lane serves its credit, then the ring turns.
 -- defines: rows, met, ripens, serve, end_turns, use_serve
 -- The ring is read from its head in pieces, turned in memory, and written once: what was passed goes to its tail, or
--- leaves it. `choose(id, set)` takes a job or drops it; `rows` grows with each that is taken; true means: no more.
+-- leaves it. `choose(id, key)` takes a job or drops it; `rows` grows with each that is taken; true means: no more.
 local rows = {} -- keys of the rows of the jobs taken
 local met, ripens, serve, end_turns -- the lanes that were asked, in order; nil without a rota
 local function use_serve()
@@ -17,8 +17,13 @@ local function use_serve()
     loaded = loaded + #names
     local texts = call('HMGET', LANES, unpack(names))
     for i, name in ipairs(names) do
-      local lane = read_lane(texts[i])
-      lane.name, lane.text, lane.where = name, texts[i], 'r'
+      local text = texts[i]
+      -- A table of a lane is dear: made at once, with what nearly every lane needs, and the rest when it is needed.
+      local lane = { name = name, text = text, key = P .. lane_set(name), credit = 0, at = 0, ids = false, taken = false }
+      if text ~= 'r0' then
+        local kept = read_lane(text)
+        lane.credit, lane.limits = kept.credit, kept.limits
+      end
       line[#line + 1] = lane
     end
   end
@@ -39,20 +44,20 @@ local function use_serve()
   -- Once a claim, at a lane's first turn: how many of its jobs may start.
   local function meet(lane, min_size, linger)
     met[#met + 1] = lane
-    lane.set, lane.active = lane_set(lane.name), lane_active(lane.name)
-    lane.ids, lane.at, lane.taken, lane.room = {}, 1, {}, math.huge
+    lane.at = 1
     local limits = lane.limits
     if limits then
-      if limits.limit > 0 and call('ZCARD', lane.active) >= limits.limit then reap_lane(lane, lane.active) end --!bound reap-full
-      if shut(limits, lane.active) then --!guard serve-shut
+      local active = lane_active(lane.name)
+      if limits.limit > 0 and call('ZCARD', active) >= limits.limit then reap_lane(lane, active) end --!bound reap-full
+      if shut(limits, active) then --!guard serve-shut
         lane.room = 0
         return
       end
-      if limits.limit > 0 then lane.room = limits.limit - call('ZCARD', lane.active) end --!bound lane-limit
-      lane.room = math.min(lane.room, allowance(limits)) --!bound lane-rate
+      lane.room = allowance(limits) --!bound lane-rate
+      if limits.limit > 0 then lane.room = math.min(lane.room, limits.limit - call('ZCARD', active)) end --!bound lane-limit
     end
-    if min_size > 1 and call('ZCARD', P .. lane.set) < min_size then --!bound lane-ripe
-      local head = call('ZRANGE', P .. lane.set, 0, 0)
+    if min_size > 1 and call('ZCARD', lane.key) < min_size then --!bound lane-ripe
+      local head = call('ZRANGE', lane.key, 0, 0)
       local since = head[1] and tonumber(call('HGET', row_key(head[1]), 'since')) or 0
       if NOW < since + linger then --!guard lane-linger
         lane.room, lane.ripe = 0, math.min(since, NOW) + linger
@@ -73,33 +78,41 @@ local function use_serve()
     local moment = math.min(oldest, NOW) + linger
     return ready_now > 0 and moment > NOW and moment or nil --!guard linger
   end
-  -- Takes up to `most` jobs of the lane. Answers how many, and whether no more fit into the reply.
+  -- Takes up to `most` jobs of the lane. Answers how many, whether no more fit into the reply, and whether none is left.
   local function take(lane, most, ahead, choose)
-    local taken = 0
+    local taken, ids, at = 0, lane.ids, lane.at
     while taken < most do
-      local id = lane.ids[lane.at]
+      local id = ids and ids[at]
       if id then
         local before = #rows
-        if guarded(lane.set, id, choose) then return taken, true end
-        lane.at = lane.at + 1
-        if #rows > before then
-          taken = taken + 1
-          lane.taken[#lane.taken + 1] = id
-        else
+        if guarded(lane.key, id, choose) then
+          lane.at = at
+          return taken, true, false
+        end
+        at = at + 1
+        if #rows == before then
           lane.dropped = true
+        elseif lane.taken then
+          lane.taken[#lane.taken + 1] = id
+          taken = taken + 1
+        else
+          lane.taken = { id }
+          taken = taken + 1
         end
       elseif lane.drawn or lane.dropped then
         break
       else
         -- One more than needed, to see whether any is left.
-        local n = math.max(most - taken, ahead) + 1
-        lane.ids, lane.at = call('ZRANGE', P .. lane.set, #lane.taken, #lane.taken + n - 1), 1
-        lane.drawn = #lane.ids < n
+        local n, from = math.max(most - taken, ahead) + 1, lane.taken and #lane.taken or 0
+        ids, at = call('ZRANGE', lane.key, from, from + n - 1), 1
+        lane.ids = ids
+        if #ids < n then lane.drawn = true end
       end
     end
-    lane.empty = lane.drawn and not lane.ids[lane.at]
+    lane.at = at
+    local empty = lane.drawn and not ids[at] or false
     -- What was dropped is paid for once; this claim looks no further, and says so.
-    return taken, not lane.empty and lane.dropped or false
+    return taken, not empty and lane.dropped or false, empty
   end
   -- Serves up to `room` jobs, looking at `bound` lanes at most; all of one lane if `by_lane`.
   function serve(room, bound, by_lane, min_size, linger, choose)
@@ -108,22 +121,23 @@ local function use_serve()
       local lane = line[first]
       if lane then
         bound = bound - 1
-        if not lane.set then meet(lane, min_size, linger) end
-        local most = math.min(room, lane.room)
+        if lane.at == 0 then meet(lane, min_size, linger) end
+        local most = lane.room and math.min(room, lane.room) or room
         -- A lane that is alone has nobody to take turns with.
         local alone = read_all and first == #line and #behind == 0 --!guard alone
         if lane.credit == 0 then lane.credit = lane.limits and math.max(1, lane.limits.weight) or 1 end --!write credit
         if not (alone or by_lane) then most = math.min(most, lane.credit) end --!bound credit
-        local taken = 0
-        if most > 0 then taken, full = take(lane, most, read_all and math.ceil(room / #line) or 1, choose) end
-        room, lane.room = room - taken, lane.room - taken
+        local taken, empty = 0, false
+        if most > 0 then taken, full, empty = take(lane, most, read_all and math.ceil(room / #line) or 1, choose) end
+        room = room - taken
+        if lane.room then lane.room = lane.room - taken end --!write lane-room
         if by_lane then
           if taken > 0 then room = 0 end --!guard one-lane
           lane.credit = lane.credit - 1
         elseif not alone then
           lane.credit = lane.credit - taken --!write spent
         end
-        if lane.empty then
+        if empty then
           lane.where = '-'
         elseif lane.room == 0 then
           lane.where = 'c'
@@ -148,14 +162,15 @@ local function use_serve()
   function end_turns()
     local kept, gone, closing = {}, {}, {}
     for _, lane in ipairs(met) do
+      if not lane.where then lane.where = 'r' end
       if lane.where ~= 'r' then lane.credit = 0 end --!write credit-gone
       -- Its last job may have been its last allowed one.
-      if lane.where == 'c' and call('EXISTS', P .. lane.set) == 0 then lane.where = '-' end --!guard closed-empty
+      if lane.where == 'c' and call('EXISTS', lane.key) == 0 then lane.where = '-' end --!guard closed-empty
       if lane.where == 'c' then
-        local moment = lane.ripe or shut(lane.limits, lane.active) or NOW
+        local moment = lane.ripe or shut(lane.limits, lane_active(lane.name)) or NOW
         closing[#closing + 1], closing[#closing + 2] = moment < math.huge and moment or '+inf', lane.name
       end
-      if lane.limits and #lane.taken > 0 then spend(lane.limits, #lane.taken) end
+      if lane.limits and lane.taken then spend(lane.limits, #lane.taken) end
       local text = spell_lane(lane)
       if not text then
         gone[#gone + 1] = lane.name
