@@ -32,18 +32,22 @@ local verdicts = each(3, 5, function(at)
   local row, refusal = fenced(id, token, ARGV[at + 2])
   if not row then return refusal end --!guard fence
   local moment = NOW + after
+  if scope == 'lane' and not ROTA then --!guard first-closing
+    use_rota()
+    begin_rota()
+  end
+  local verdict = again(id, row, 'pending', -row.priority)
   if scope == 'queue' then
     LIMITS = close(LIMITS, moment)
     call('HSET', META, 'limits', spell_limits(LIMITS)) --!write queue-till
   else
-    use_rota()
-    if not ROTA then begin_rota() end --!guard first-closing
     local name = row.lane or ''
     local lane = read_lane(call('HGET', LANES, name))
     lane.limits = close(lane.limits, moment)
+    -- Where the lane stands is settled at the end of the call: a field that is not written now would not be found then.
+    lane.waits = call('EXISTS', P .. lane_set(name)) == 1
     write_lane(name, lane) --!write lane-till
   end
-  local verdict = again(id, row, 'pending', -row.priority)
   if verdict then return verdict end
   release_holder(id)
   emit('rate_limited', id, 'token', token, 'scope', scope, 'until', string.format('%.0f', moment))

@@ -25,6 +25,8 @@ local function reap(bound)
     local far = call('ZRANGE', ACTIVE, -1, -1, 'WITHSCORES')
     if far[2] and tonumber(far[2]) > NOW + lease_max then --!guard lease-ahead
       call('ZADD', ACTIVE, NOW + lease_max, far[1]) --!write lease-ahead
+      local fine, lane = pcall(call, 'HGET', row_key(far[1]), 'lane')
+      if fine and lane then call('ZADD', lane_active(lane), 'XX', NOW + lease_max, far[1]) end --!write lane-ahead
     end
   end
   local ids = call('ZRANGE', ACTIVE, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound reap

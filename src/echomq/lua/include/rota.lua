@@ -33,7 +33,7 @@ local function use_rota()
   end
   -- Answers nil for a lane that needs no field.
   function spell_lane(lane)
-    local settings = lane.limits and spell_limits(lane.limits, lane.where == '-') or ''
+    local settings = lane.limits and spell_limits(lane.limits, lane.where == '-' and not lane.waits) or ''
     if settings ~= '' then return lane.where .. lane.credit .. ' ' .. settings end
     if lane.where ~= '-' then return lane.where .. lane.credit end --!guard field-owner
     return nil
@@ -68,7 +68,7 @@ local function use_rota()
   -- How many of the lane's jobs could start now, of so many that are ready.
   local function startable(name, lane, count)
     if lane.limits and lane.limits.limit > 0 then
-      return math.min(count, lane.limits.limit - call('ZCARD', lane_active(name)))
+      return math.max(0, math.min(count, lane.limits.limit - call('ZCARD', lane_active(name)))) --!bound startable
     end
     return count
   end

@@ -3,7 +3,10 @@
 -- Takes an entry out of a set in which it should not be.
 local function drop(key, id)
   local gone = call('ZREM', key, id) --!write drop
-  if string.match(key, ':pending$') and key ~= P .. 'pending' then laned = laned - gone end --!write drop-laned
+  if not ROTA then return end
+  local lane = key == P .. 'pending' and '' or string.match(key, '^lane:(.*):pending$', #P + 1)
+  if lane then touch(lane) end --!write drop-touch
+  if lane and lane ~= '' then laned = laned - gone end --!write drop-laned
 end
 -- The row says another state than its set does, or there is none.
 local function misplaced(id, state, key)

@@ -164,13 +164,13 @@ local function use_serve()
     for _, lane in ipairs(met) do
       if not lane.where then lane.where = 'r' end
       if lane.where ~= 'r' then lane.credit = 0 end --!write credit-gone
+      if lane.limits and lane.taken then spend(lane.limits, #lane.taken) end
       -- Its last job may have been its last allowed one.
       if lane.where == 'c' and call('EXISTS', lane.key) == 0 then lane.where = '-' end --!guard closed-empty
       if lane.where == 'c' then
         local moment = lane.ripe or shut(lane.limits, lane_active(lane.name)) or NOW
         closing[#closing + 1], closing[#closing + 2] = moment < math.huge and moment or '+inf', lane.name
       end
-      if lane.limits and lane.taken then spend(lane.limits, #lane.taken) end
       local text = spell_lane(lane)
       if not text then
         gone[#gone + 1] = lane.name
