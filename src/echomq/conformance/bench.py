@@ -16,7 +16,7 @@ from echomq.conformance.snapshot import Snapshot
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import Claimed, NewJob
 from echomq.protocol.refusals import Verdict
-from echomq.transitions import Script
+from echomq.transitions import ClaimReply, Script
 
 
 class UnexpectedError(AssertionError):
@@ -92,6 +92,14 @@ class Bench:
         self.expect("the job in turn", claimed.id, id)
         self.expect("fail", self.settle("fail", claimed, 0), "dead")
 
+    def set_lane(self, lane: str, **settings: str) -> None:
+        """Change a lane's settings."""
+        self.producer.plain("set_lane", lane=lane, settings=settings)
+
+    def configure(self, **settings: str) -> None:
+        """Change the queue's settings."""
+        self.producer.plain("configure", settings=settings)
+
     # --- time --------------------------------------------------------------------------------
 
     def clock(self) -> int:
@@ -106,12 +114,25 @@ class Bench:
         )
 
     def expire(self, id: str) -> None:
-        """End a job's lease, without telling anybody."""
+        """End a job's lease, in its lane, too, without telling anybody."""
         self.rescore("active", id, 1000)
+        lane = self.row(id).get("lane")
+        if lane:
+            self.server.zadd(self.keys.lane_active(lane), {id: 1000}, xx=True)
 
     def due(self, id: str) -> None:
         """Let a scheduled job's time come."""
         self.rescore("schedule", id, 1000)
+
+    def moments(self, lane: str | None, **moments: int) -> None:
+        """Rewrite `tat` or `till` of a lane's settings, or of the queue's (None); its closed lane's score stays."""
+        snap = self.look()
+        text = snap.hash("meta")["limits"] if lane is None else snap.hash("lanes")[lane]
+        words = text.split(" ")
+        for name, moment in moments.items():
+            words[{"tat": -3, "till": -1}[name]] = str(moment)
+        key, field = (self.keys.meta, "limits") if lane is None else (self.keys.lanes, lane)
+        self.server.hset(key, field, " ".join(words))
 
     # --- looking -----------------------------------------------------------------------------
 
@@ -138,6 +159,22 @@ class Bench:
     def score(self, state: str, id: str) -> float | None:
         """Answer a job's score in a set."""
         return self.look().zset(state).get(id)
+
+    def ring(self) -> list[str]:
+        """Name the lanes on the ring, the next first."""
+        return list(self.look().items("ring"))
+
+    def closed(self) -> dict[str, float]:
+        """Answer the closed lanes, and when each is looked at again."""
+        return self.look().zset("closed")
+
+    def field(self, lane: str) -> str:
+        """Answer a lane's field; "" when it has none."""
+        return self.look().hash("lanes").get(lane, "")
+
+    def lanes_of(self, reply: ClaimReply) -> str:
+        """Spell the lanes of the jobs claimed, in order, each by its first letter; `.` is the lane without a name."""
+        return "".join(job.record.lane[:1] or "." for job in reply.jobs)
 
     # --- expecting ---------------------------------------------------------------------------
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterator
 from typing import Final
 
-from echomq.conformance.invariants import violations
+from echomq.conformance.invariants import ABSENT, read_lanes, read_limits, violations
 from echomq.conformance.model import Queue
+from echomq.conformance.model_lanes import Limits
 from echomq.conformance.snapshot import Snapshot, differences
 from echomq.protocol.states import State
 
+_PAST: Final = 2000
+"""Unix ms that a proof calls the past."""
 MADE_UP: Final = frozenset({"since", "reason", "unfit_since"})
 """Row fields whose text the scripts make: a moment, and a sentence for people."""
 
@@ -26,6 +31,38 @@ def no_change(before: Snapshot, after: Snapshot) -> None:
     changed = differences(before.without("once:"), after.without("once:"))
     if changed:
         raise ContradictionError("nothing was to change, but:\n" + "\n".join(changed))
+
+
+def _limits(what: str, expected: Limits, seen: dict[str, float]) -> Iterator[str]:
+    told, used = seen["till"] > _PAST, seen["tat"] > _PAST
+    facts = (int(seen["weight"]), int(seen["limit"]), int(seen["burst"]), seen["paused"] > 0)
+    if expected.settings != facts or (expected.told, expected.used > 0) != (told, used):
+        yield f"{what}: expected {expected}, seen {seen}"
+
+
+def _lanes(model: Queue, snap: Snapshot) -> Iterator[str]:
+    """Hold ring, closed lanes, credit and settings against the model.
+
+    An empty lane may stand on the ring until its turn, and whether a claim notices that it took a lane's last job is
+    the script's own affair: of empty lanes the model takes over where they stand.
+    """
+    rota = model.rota
+    if rota.on != ("rota" in snap.hash("meta")):
+        yield f"rota: expected {rota.on}"
+    ring, closed, seen = list(snap.items("ring")), sorted(snap.zset("closed")), read_lanes(snap)
+    waiting = {job.lane for job in model.ready()} if rota.on else set()
+    lines = ([name for name in it if name in waiting] for it in (ring, rota.ring))
+    if operator.ne(*lines):
+        yield f"ring: expected {rota.ring}, seen {ring}; jobs wait in {sorted(waiting)}"
+    if closed != rota.closed:
+        yield f"closed: expected {rota.closed}, seen {closed}"
+    rota.ring = ring
+    for name in sorted(seen.keys() | rota.lanes.keys()):
+        lane, it = rota.lane(name), seen.get(name, ABSENT)
+        if name in waiting and (lane.where, lane.credit) != (it.where, it.credit):
+            yield f"lane {name!r}: expected {lane.where}{lane.credit}, seen {it.where}{it.credit}"
+        lane.where, lane.credit = it.where, it.credit
+        yield from _limits(f"lane {name!r}", lane.limits, it.limits)
 
 
 def compare(model: Queue, snap: Snapshot, *, awake: int = 0) -> None:
@@ -65,7 +102,14 @@ def compare(model: Queue, snap: Snapshot, *, awake: int = 0) -> None:
     totals = {name: n for name, n in model.totals.items() if n}
     if counts != totals:
         lines.append(f"counts: expected {totals}, seen {counts}")
-    if model.paused != ("paused" in snap.hash("meta")):
+    meta = snap.hash("meta")
+    if model.paused != ("paused" in meta):
         lines.append(f"paused: expected {model.paused}")
+    if model.max_size != int(meta.get("max_size", "0")):
+        lines.append(f"max_size: expected {model.max_size}, seen {meta.get('max_size')}")
+    lines += _limits("the queue", model.limits, read_limits(meta.get("limits", "")))
+    lines += _lanes(model, snap)
+    if not (model.paused or model.closed() or awake or snap.items("wake")) and model.serviceable():
+        lines.append(f"lanes {model.serviceable()} can be served and nobody is rung for")
     if lines:
         raise ContradictionError("\n".join(lines))

@@ -5,9 +5,12 @@ Everything here follows from one look, without knowing what was done before: it 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, final
+
+import attrs
 
 from echomq.conformance.snapshot import SETS, Snapshot
 
@@ -16,20 +19,82 @@ MOST_LINES: Final = 100
 MOST_LOG_BYTES: Final = 65_536
 
 _TYPES: Final = {
-    "meta": "hash", "counts": "hash", "wake": "list", "events": "stream", **dict.fromkeys(SETS, "zset"),
+    "meta": "hash", "counts": "hash", "wake": "list", "events": "stream", "ring": "list", "closed": "zset",
+    "lanes": "hash", **dict.fromkeys(SETS, "zset"),
 }  # fmt: skip
 _LIVE: Final = frozenset({"pending", "active", "schedule", "waiting"})
 _COUNT: Final = re.compile(r"0|[1-9][0-9]{0,15}")
 
 
+_LANE_SET: Final = re.compile(r"lane:(.*):(pending|active)", re.DOTALL)
+_LANE: Final = re.compile(r"([rc-])(0|[1-9][0-9]*)(?: (.*))?", re.DOTALL)
+_LIMITS: Final = ("weight", "limit", "count", "per_ms", "burst", "tat", "paused", "till")
+
+
+@final
+@attrs.frozen
+class LaneField:
+    """A lane's field in `lanes`."""
+
+    where: str
+    """`r`: on the ring, `c`: closed, `-`: neither."""
+    credit: int
+    """What is left of its turn."""
+    limits: dict[str, float]
+    """Its settings by name, 0 where there is none."""
+
+
+def read_limits(text: str) -> dict[str, float]:
+    """Read settings as they are kept, of a lane or of the queue; "" is none.
+
+    Raises:
+        ValueError: They are malformed.
+    """
+    return dict(zip(_LIMITS, map(float, text.split(" ") if text else "00000000"), strict=True))
+
+
+ABSENT: Final = LaneField("-", 0, read_limits(""))
+"""A lane without a field."""
+
+
+def read_lanes(snap: Snapshot) -> dict[str, LaneField]:
+    """Read all lanes' fields.
+
+    Raises:
+        ValueError: One is malformed.
+    """
+    found = {}
+    for name, text in snap.hash("lanes").items():
+        match = _LANE.fullmatch(text)
+        if match is None:
+            raise ValueError(f"lane {name!r} has the field {text!r}")
+        found[name] = LaneField(match[1], int(match[2]), read_limits(match[3] or ""))
+    return found
+
+
+def _lane_set(lane: str) -> str:
+    return f"lane:{lane}:pending" if lane else "pending"
+
+
 def _places(snap: Snapshot) -> Iterator[str]:
-    """A row is in exactly the set that its state names; a member of a set has a row."""
-    sets = {name: snap.zset(name) for name in SETS}
+    """A row is in exactly the set that its state names, or its lane's; a member of a set has a row.
+
+    A running job of a lane is in the lane's set of leases, too, with the same score.
+    """
+    sets = {name: snap.zset(name) for name in (*SETS, *filter(_LANE_SET.fullmatch, snap.entries))}
+    places: dict[str, list[str]] = {}
+    for name, members in sets.items():
+        for id in members:
+            places.setdefault(id, []).append(name)
     for id, row in snap.rows():
-        state = row.get("state", "")
-        where = [name for name in SETS if id in sets[name]]
-        if where != [state]:
-            yield f"{id} has state {state!r} and is in {where or 'no set'}"
+        state, lane = row.get("state", ""), row.get("lane", "")
+        expected = [_lane_set(lane) if state == "pending" else state]
+        if state == "active" and lane:
+            expected.append(f"lane:{lane}:active")
+        if places.get(id, []) != expected:
+            yield f"{id} has state {state!r}, lane {lane!r} and is in {places.get(id) or 'no set'}"
+        elif len({sets[name][id] for name in expected}) > 1:
+            yield f"{id} has another lease in its lane than in `active`"
     for name, members in sets.items():
         yield from (f"{id} is in {name} and has no row" for id in members if not snap.row(id))
 
@@ -60,9 +125,10 @@ def _rows(snap: Snapshot) -> Iterator[str]:
 
 def _scores(snap: Snapshot) -> Iterator[str]:
     """Pending is ordered by priority; a kept job's score is when it goes."""
-    for id, score in snap.zset("pending").items():
-        if score != -int(snap.row(id).get("priority", "0")):
-            yield f"{id} is pending with score {score} and priority {snap.row(id).get('priority', '0')}"
+    for name in ("pending", *(it for it in snap.entries if _LANE_SET.fullmatch(it) and it.endswith(":pending"))):
+        for id, score in snap.zset(name).items():
+            if score != -int(snap.row(id).get("priority", "0")):
+                yield f"{id} is pending with score {score} and priority {snap.row(id).get('priority', '0')}"
     for name in ("active", "schedule", "dead", "done"):
         for id, score in snap.zset(name).items():
             if score % 1 or not 0 <= score < 1e14:
@@ -78,6 +144,9 @@ def _owners(snap: Snapshot) -> Iterator[str]:
                 yield f"{suffix} is a {entry.kind}"
             if entry.ttl:
                 yield f"{suffix} has a TTL"
+        elif _LANE_SET.fullmatch(suffix):
+            if entry.kind != "zset" or entry.ttl:
+                yield f"{suffix} is a {entry.kind}{' with a TTL' if entry.ttl else ''}"
         elif head == "job" and rest.endswith(":log"):
             if entry.kind != "list" or not snap.row(rest.removesuffix(":log")):
                 yield f"{suffix} has no row, or is no list"
@@ -116,17 +185,62 @@ def _logs(snap: Snapshot) -> Iterator[str]:
             yield f"the log of {id} has {size} bytes, and its row says {row.get('log_bytes', '0')}"
 
 
+def _rota(snap: Snapshot) -> Iterator[str]:
+    """A lane with pending jobs is in exactly one of ring and closed, and its field says where (section 6)."""
+    waiting = {lane for id, row in snap.rows() if (lane := row.get("lane", "")) and id in snap.zset(_lane_set(lane))}
+    laned = sum(len(snap.zset(_lane_set(lane))) for lane in waiting)
+    waiting |= {""} if snap.zset("pending") else set()
+    meta, ring, closed, lanes = snap.hash("meta"), snap.items("ring"), snap.zset("closed"), read_lanes(snap)
+    if int(meta.get("laned", "0")) != laned:
+        yield f"{laned} jobs are pending in lanes, and meta.laned is {meta.get('laned')}"
+    if "rota" not in meta:
+        keys = [suffix for suffix in snap.entries if suffix in {"ring", "closed", "lanes"} or _LANE_SET.fullmatch(suffix)]
+        yield from (f"{suffix} is there, and the queue has no rota" for suffix in keys)
+        return
+    if len(set(ring)) != len(ring):
+        yield f"a lane is on the ring twice: {ring}"
+    for name in sorted(waiting | lanes.keys() | set(ring) | closed.keys()):
+        field = lanes.get(name, ABSENT)
+        where = "r" * (name in ring) + "c" * (name in closed) or "-"
+        if field.where != where:
+            yield f"lane {name!r} is at {where!r}, and its field says {field.where!r}"
+        if name in waiting and where not in {"r", "c"}:
+            yield f"lane {name!r} has jobs and is in {'both' if where == 'rc' else 'neither'} of ring and closed"
+        if where == "c":
+            yield from _closed(snap, name, field)
+        if where != "r" and field.credit:
+            yield f"lane {name!r} is not on the ring and has credit {field.credit}"
+        if name in lanes and where == "-" and not any(field.limits[it] for it in ("weight", "limit", "count", "paused")):
+            yield f"lane {name!r} has a field that nobody owns: {field}"
+
+
+def _closed(snap: Snapshot, name: str, field: LaneField) -> Iterator[str]:
+    """A closed lane has jobs, and is not one that can be served. (What only a moment holds back, no snapshot tells.)"""
+    if not snap.zset(_lane_set(name)):
+        yield f"lane {name!r} is closed and has no jobs"
+    if (snap.zset("closed")[name] == math.inf) != bool(field.limits["paused"]):
+        yield f"lane {name!r} is closed until {snap.zset('closed')[name]}, and paused at {field.limits['paused']:.0f}"
+
+
 def _bell(snap: Snapshot) -> Iterator[str]:
-    """Ready work implies a token, unless the queue is paused (rule 10)."""
-    tokens = len(snap.items("wake"))
+    """Ready work implies a token, unless the queue is paused, or full (rule 10). Closed lanes are no ready work."""
+    tokens, meta = len(snap.items("wake")), snap.hash("meta")
+    limits, lanes = read_limits(meta.get("limits", "")), read_lanes(snap)
     if tokens > MOST_TOKENS:
         yield f"{tokens} wake tokens"
-    if snap.zset("pending") and not tokens and "paused" not in snap.hash("meta"):
-        yield f"{len(snap.zset('pending'))} jobs are ready and nobody is rung for"
+    # Whether a rate or a handler's closing is over, no snapshot tells: they are held to be not.
+    shut = limits["till"] or limits["tat"] or 0 < limits["limit"] <= len(snap.zset("active"))
+    if tokens or shut or "paused" in meta:
+        return
+    for name in snap.items("ring") if "rota" in meta else ("",):
+        its = lanes.get(name, ABSENT).limits
+        held = its["paused"] or its["till"] or its["tat"] or 0 < its["limit"] <= len(snap.zset(f"lane:{name}:active"))
+        if snap.zset(_lane_set(name)) and not held:
+            yield f"{len(snap.zset(_lane_set(name)))} jobs of lane {name!r} are ready and nobody is rung for"
 
 
 _CHECKS: Final[tuple[Callable[[Snapshot], Iterator[str]], ...]] = (
-    _places, _rows, _scores, _owners, _meta, _logs,
+    _places, _rows, _scores, _owners, _meta, _logs, _rota,
 )  # fmt: skip
 
 
@@ -147,4 +261,6 @@ def violations(snap: Snapshot, *, awake: int = 0) -> list[str]:
 def leftovers(snap: Snapshot) -> list[str]:
     """Name what must not be there after all jobs have ended and been trimmed: all but the queue's own and TTL keys."""
     allowed = {"meta", "counts", "events", "wake"}
+    if all(field.where == "-" for field in read_lanes(snap).values()):
+        allowed.add("lanes")  # what is left there are settings, which survive an empty lane
     return sorted(suffix for suffix, entry in snap.entries.items() if suffix not in allowed and not entry.ttl)

@@ -24,16 +24,18 @@ SETTLING: Final = ("complete", "fail", "release", "snooze", "end")
 NOTES: Final = ("extend", "progress", "checkpoint", "log")
 FORGERIES: Final = ("first", "before", "nonce", "token")
 YEAR_MS: Final = 366 * 86_400_000
+DAY_MS: Final = 86_400_000
 LEASE_MS: Final = 600_000
 
 
-def new_job(pick: Pick, known: list[str]) -> NewJob:
-    """Make a job; of 16, one has an id that was there before."""
+def new_job(pick: Pick, known: list[str], lanes: tuple[str, ...] = ("",)) -> NewJob:
+    """Make a job in one of the lanes; of 16, one has an id that was there before."""
     kind, time, dedup, more = pick
     options: dict[str, Any] = {"payload": f"{kind}".encode()}
     if known and kind % 16 == 15:
         options["id"] = known[more % len(known)]
     options["priority"] = (0, 0, 5, -3)[kind % 4]
+    options["lane"] = lanes[kind // 16 % len(lanes)] or None
     match time % 8:
         case 5:
             options["delay_ms"] = YEAR_MS
@@ -43,8 +45,15 @@ def new_job(pick: Pick, known: list[str]) -> NewJob:
             options["at_ms"] = 99_999_999_999_999
     if dedup % 4 > 1:
         options["dedup"] = f"key {dedup % 8 // 4}"
-        if dedup % 4 == 3:
-            options["dedup_window_ms"] = YEAR_MS
+        match dedup // 8 % 4:
+            case 2:
+                options["dedup_mode"] = "replace"
+            case 3:
+                options["dedup_mode"] = "debounce"
+                options.pop("at_ms", None)
+                options["delay_ms"] = YEAR_MS
+            case _ if dedup % 4 == 3:
+                options["dedup_window_ms"] = YEAR_MS
     if more % 3 == 1:
         options["result_ttl_ms"] = YEAR_MS
     if more % 4:
@@ -80,7 +89,7 @@ def make_item(verb: str, id: str, token: int, nonce: str, pick: int = 0) -> Any:
         case "snooze":
             return Snoozed(id, token, nonce, far, unfit=pick % 16 == 5)
         case "rate_limited":
-            return Closing(id, token, nonce, 1 + pick % 1000 * 1000, "lane" if pick % 2 else "queue")
+            return Closing(id, token, nonce, DAY_MS - pick * 1000, "lane" if pick % 2 else "queue")
         case "end":
             return Ending(id, token, nonce, ("cancelled", "discarded")[pick % 2], f"reason {pick}")
         case "extend":

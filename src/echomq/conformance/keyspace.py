@@ -35,7 +35,11 @@ class Playground:
         return take(self.server, self.keys)
 
     def end_all(self) -> None:
-        """End every job by the verbs, whatever its state, and remove what was kept."""
+        """End every job by the verbs, whatever its state, and remove what was kept.
+
+        Lanes stand on the ring until their turn, also when they are empty: hence what holds the queue back is lifted,
+        and their turn comes.
+        """
         driver, snap = self.client(), self.look()
         active = [(id, snap.row(id)) for id in snap.zset("active")]
         if active:
@@ -43,6 +47,10 @@ class Playground:
         ids = [id for id, _ in self.look().rows()]
         if ids:
             driver.items("remove", *ids)
+        self.server.hdel(self.keys.meta, "paused", "limits")
+        for _ in range(1000):
+            if not self.server.exists(self.keys.ring) or driver.claim(16).next_ms:
+                break
 
     def expect_empty(self) -> None:
         """Hold that nothing remains but the queue's own keys.

@@ -15,7 +15,7 @@ If you change this
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 import redis
 from hypothesis import strategies as st
@@ -50,6 +50,9 @@ REMEMBERED: Final = ("enqueue", "claim", *SETTLING, *NOTES, *OPERATORS, "pause",
 class Spine(Stage):
     """What producers, workers, operators, time and the network do."""
 
+    remembered: ClassVar[tuple[str, ...]] = REMEMBERED
+    """The verbs whose calls are sent again, now and then."""
+
     # --- producers ---------------------------------------------------------------------------
 
     @initialize(picks=st.lists(PICK, min_size=2, max_size=6), count=st.integers(1, 3))
@@ -57,13 +60,13 @@ class Spine(Stage):
         """A queue is never empty at first, and somebody works."""
         self.enqueue(0, [(pick, 0, pick // 4, pick // 8) for pick in picks])
         self.snap = take(self.server, self.keys)
-        self.claim(0, count, 256)
+        self.run_claim(0, count, 256)
         self.unchanged = False
 
     @rule(client=CLIENT, picks=st.lists(st.tuples(PICK, PICK, PICK, PICK), min_size=1, max_size=4))
     def enqueue(self, client: int, picks: list[Pick]) -> None:
         """Jobs of all kinds, now and then under an id that was there already."""
-        jobs = [new_job(pick, self.known) for pick in picks]
+        jobs = [new_job(pick, self.known, self.lanes) for pick in picks]
         expected = [model_verbs.enqueue(self.model, job, self.clients[client].tag) for job in jobs]
         self.known += [job.id for job in jobs if job.id not in self.known]
         self.run_items(client, "enqueue", jobs, expected)
@@ -73,20 +76,7 @@ class Spine(Stage):
     @rule(client=CLIENT, count=st.integers(1, 4), bound=BOUND)
     def claim(self, client: int, count: int, bound: int) -> None:
         """Reap, promote, lease."""
-        more = self.model.reap(self.order("active"), bound) == bound
-        more = self.model.promote(self.order("schedule"), bound) == bound or more
-        driver = self.clients[client]
-        reply = driver.claim(count, bound=bound)
-        nonce = f"{driver.tag}.{len(driver.sent['claim'])}"
-        expected = [(job.id, job.token, nonce) for job in self.model.claim(nonce, count)]
-        seen = [(job.id, job.token, job.nonce) for job in reply.jobs]
-        self.expect("claim", seen, expected)
-        left = bool(self.model.ready()) and not self.model.paused
-        self.expect("claim says to ask again at once", reply.next_ms == 0, left or more)
-        for id, token, _ in seen:
-            self.leases.setdefault(id, []).append((token, nonce))
-        self.replies[client, "claim"] = seen
-        self.awake = 0
+        self.run_claim(client, count, bound)
 
     def holders(self, client: int, verb: str, picks: list[int], how: str) -> None:
         """Run a fenced verb on leases as they are, or as they are not any more."""
@@ -153,7 +143,7 @@ class Spine(Stage):
     @rule(client=CLIENT, count=st.integers(1, 4))
     def work(self, client: int, count: int) -> None:
         """Claim once more: a queue lives by being worked on."""
-        self.claim(client, count, 256)
+        self.run_claim(client, count, 256)
 
     @precondition(lambda self: self.awake < 2 and not self.model.paused)
     @rule()
@@ -193,14 +183,13 @@ class Spine(Stage):
         """The bare rounds."""
         driver = self.clients[client]
         if verb == "ring":
-            self.expect(verb, driver.plain(verb), bool(self.model.ready()))
+            self.expect(verb, driver.plain(verb), self.model.work_left())
         elif verb == "trim":
             expected = self.model.trim(self.order("done", "dead"), bound, most)
             self.expect(verb, driver.plain(verb, bound=bound, dead_max=most, dead_keep_ms=0), expected)
         else:
-            run = self.model.reap if verb == "reap" else self.model.promote
-            expected = run(self.order("active" if verb == "reap" else "schedule"), bound)
-            self.expect(verb, driver.plain(verb, bound=bound), expected)
+            expected = self.model_rounds(verb, bound=bound)
+            self.expect(verb, driver.plain(verb, bound=bound), max(expected))
 
     @rule(client=CLIENT, pick=PICK)
     def look(self, client: int, pick: int) -> None:
@@ -212,8 +201,12 @@ class Spine(Stage):
         self.expect("paused", counts.paused, self.model.paused)
         job, there = driver.plain("read_job", id, with_log=True), self.model.jobs.get(id)
         self.expect("read_job", job and (job.record.state, list(job.log)), there and (there.state, there.log))
-        page = driver.plain("browse", state="pending", count=2, offset=pick % 3)
-        self.expect("browse", [row.id for row, _ in page.jobs], [job.id for job in ready][pick % 3 :][:2])
+        lane = self.lanes[pick % len(self.lanes)]
+        page = driver.plain("browse", state="pending", count=2, offset=pick % 3, lane=lane)
+        waiting = self.model.waiting(lane)
+        self.expect("browse", [row.id for row, _ in page.jobs], [job.id for job in waiting][pick % 3 :][:2])
+        if self.model.rota.on:
+            ready = [head for name in self.model.rota.ring for head in self.model.waiting(name)[:1]]
         age = driver.plain("age")
         self.expect("age", age and age[0], ready[0].id if ready else None)
         self.unchanged = True
@@ -234,9 +227,7 @@ class Spine(Stage):
         """A lease ends, a job is due, a kept result is old enough: its score is in the past now."""
         jobs = self.model.of(which)
         if jobs:
-            job = jobs[pick % len(jobs)]
-            self.server.zadd(getattr(self.keys, which), {job.id: 1000 + pick // 16}, xx=True)
-            job.due, job.expired = which is State.SCHEDULE, which is not State.SCHEDULE
+            self.pass_time(jobs[pick % len(jobs)], 1000 + pick // 16)
 
     @precondition(lambda self: any(window for _, window in self.model.dedup.values()))
     @rule()
@@ -252,7 +243,7 @@ class Spine(Stage):
     def resend(self, client: int, pick: int) -> None:
         """The reply was lost: the same call again is answered from memory, and not run."""
         driver = self.clients[client]
-        verbs = [verb for verb in REMEMBERED if verb != "extend" and (client, verb) in self.replies]
+        verbs = [verb for verb in self.remembered if verb != "extend" and (client, verb) in self.replies]
         if not verbs:
             return
         verb = verbs[pick % len(verbs)]
@@ -271,7 +262,7 @@ class Spine(Stage):
             self.unchanged = not held
             return
         self.expect(
-            f"{verb} again", reply if isinstance(reply, bool) else [spell(v) for v in reply], self.replies[client, verb]
+            f"{verb} again", reply if isinstance(reply, int) else [spell(v) for v in reply], self.replies[client, verb]
         )
         self.unchanged = True
 
@@ -279,7 +270,7 @@ class Spine(Stage):
     def late_copy(self, client: int, pick: int) -> None:
         """An old socket delivers a call that a later one has overtaken: refused."""
         driver = self.clients[client]
-        verbs = [verb for verb in REMEMBERED if verb != "extend" and len(driver.sent[verb]) > 1]
+        verbs = [verb for verb in self.remembered if verb != "extend" and len(driver.sent[verb]) > 1]
         if not verbs:
             return
         verb = verbs[pick % len(verbs)]
@@ -298,8 +289,7 @@ class Spine(Stage):
         self.ground.end_all()
         for name in ("removed", "completed"):
             self.model.totals[name] = int(take(self.server, self.keys).hash("counts").get(name, "0"))
-        self.model.jobs.clear()
-        self.model.dedup = {key: entry for key, entry in self.model.dedup.items() if entry[1]}
+        self.model.forget_all()
         self.ground.expect_empty()
 
 

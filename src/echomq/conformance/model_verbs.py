@@ -6,8 +6,8 @@ left out, and compared by its code only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import attrs
 
@@ -22,40 +22,75 @@ from echomq.transitions.extend import Renewal
 from echomq.transitions.fail import Failure
 from echomq.transitions.log import LogLine
 from echomq.transitions.progress import Progress
+from echomq.transitions.rate_limited import Closing
+from echomq.transitions.reassign import Reassignment
 from echomq.transitions.release import Release
 from echomq.transitions.snooze import Snoozed
 
-Fenced = Completion | Renewal | Failure | Release | Snoozed | Ending | Progress | Checkpoint | LogLine
+Fenced = Completion | Renewal | Failure | Release | Snoozed | Ending | Closing | Progress | Checkpoint | LogLine
 _ENDED: Final = frozenset({State.DEAD, State.DONE})
+_WAITING: Final = frozenset({State.PENDING, State.SCHEDULE})
 
 
 def _text(value: bytes | str | int) -> str:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 
+def _taken(queue: Queue, key: str, id: str) -> tuple[str, bool]:
+    """Answer who holds a dedup key against a job, "" when nobody does, and whether a window guards it."""
+    named, window = queue.dedup.get(key, ("", False))
+    holder = queue.jobs.get(named)
+    held = named != id and (window or (holder is not None and holder.state not in _ENDED))
+    return (named if held else ""), window
+
+
+def _content(new: NewJob) -> dict[str, Any]:
+    flat = iter(new.fields())
+    return {
+        "fields": {_text(name): _text(value) for name, value in zip(flat, flat, strict=True)},
+        "dedup": new.dedup,
+        "priority": new.priority,
+        "max_stalls": 3 if new.max_stalls is None else new.max_stalls,
+        "ttl": new.result_ttl_ms or 0,
+        "lane": new.lane or "",
+    }
+
+
+def _replace(queue: Queue, job: Job, new: NewJob) -> str:
+    """Give a waiting job another's content: a new budget under the id and the token that it has."""
+    source, before, due = job.state, job.lane, job.due
+    for name, value in _content(new).items():
+        setattr(job, name, value)
+    job.failures, job.stalls, job.nonce, job.notes = 0, 0, None, {}
+    scheduled = new.dedup_mode == "debounce" or source is State.SCHEDULE
+    job.move("enqueue", State.SCHEDULE if scheduled else State.PENDING)
+    job.due = due and new.dedup_mode == "replace"
+    if source is State.PENDING and (scheduled or before != job.lane):
+        if not scheduled:
+            queue.rota.ready(job.lane)
+        queue.rota.touch(before)
+    return f"replaced {job.id}"
+
+
 def enqueue(queue: Queue, new: NewJob, by: str) -> str:
-    """Admit a job, unless its id or its dedup key is taken."""
+    """Admit a job, unless its id or its dedup key is taken, or the queue is full; or replace the key's holder."""
     there = queue.jobs.get(new.id)
     if there is not None:
         return "admitted" if there.by == by else "collision"
     if new.dedup is not None:
-        id, window = queue.dedup.get(new.dedup, ("", False))
-        holder = queue.jobs.get(id)
-        if id and id != new.id and (window or (holder is not None and holder.state not in _ENDED)):
+        id, window = _taken(queue, new.dedup, new.id)
+        holder, last_wins = queue.jobs.get(id), new.dedup_mode != "reject"
+        if holder is not None and holder.state in _WAITING and last_wins:
+            return _replace(queue, holder, new)
+        if id and (window or not last_wins or holder is None or holder.state is not State.ACTIVE):
             return f"duplicate {id}"
+    if queue.max_size and len(queue.ready()) + len(queue.of(State.SCHEDULE)) >= queue.max_size:
+        return f"EMQFULL {queue.max_size}"
+    if new.dedup is not None:
         queue.dedup[new.dedup] = (new.id, new.dedup_window_ms is not None)
-    flat = iter(new.fields())
-    job = Job(
-        id=new.id,
-        by=by,
-        fields={_text(name): _text(value) for name, value in zip(flat, flat, strict=True)},
-        dedup=new.dedup,
-        priority=new.priority,
-        max_stalls=3 if new.max_stalls is None else new.max_stalls,
-        ttl=new.result_ttl_ms or 0,
-    )
+    job = Job(id=new.id, by=by, **_content(new))
     # Moments of a proof are the distant past or a year ahead.
-    job.move("enqueue", State.SCHEDULE if new.delay_ms or (new.at_ms or 0) > 10**12 else State.PENDING)
+    queue.go(job, "enqueue", State.SCHEDULE if new.delay_ms or (new.at_ms or 0) > 10**12 else State.PENDING)
     queue.jobs[new.id] = job
     return "admitted"
 
@@ -130,6 +165,18 @@ def _end(queue: Queue, job: Job, item: Ending) -> str:
     return "ok"
 
 
+def _rate_limited(queue: Queue, job: Job, item: Closing) -> str:
+    if item.scope == "queue":
+        queue.limits.told = True
+    else:
+        queue.rota.begin()
+        queue.rota.lane(job.lane).limits.told = True
+        queue.rota.touch(job.lane)
+    verdict = queue.again(job, "rate_limited", State.PENDING)
+    job.nonce = None
+    return verdict or "ok"
+
+
 def _progress(queue: Queue, job: Job, item: Progress) -> str:  # noqa: ARG001
     job.notes["progress"] = _text(item.data)
     return "ok"
@@ -155,6 +202,7 @@ _FENCED: Final[dict[type, Callable[..., str]]] = {
     Release: _release,
     Snoozed: _snooze,
     Ending: _end,
+    Closing: _rate_limited,
     Progress: _progress,
     Checkpoint: _checkpoint,
     LogLine: _log,
@@ -174,7 +222,7 @@ def cancel(queue: Queue, item: CancelRequest) -> str:
     job = queue.jobs.get(item.id)
     if job is None:
         return "EMQGONE"
-    if job.state in {State.PENDING, State.SCHEDULE}:
+    if job.state in _WAITING:
         queue.finish(job, "cancel", "cancelled", reason=item.reason)
         return f"cancelled {item.reason}"
     if job.state is not State.ACTIVE:
@@ -204,17 +252,68 @@ def redrive(queue: Queue, id: str) -> str:
     if job.state is not State.DEAD:
         return f"EMQSTATE {job.state}"
     if job.dedup is not None:
-        named, window = queue.dedup.get(job.dedup, ("", False))
-        holder = queue.jobs.get(named)
-        if named and named != id and (window or (holder is not None and holder.state not in _ENDED)):
+        named, _ = _taken(queue, job.dedup, id)
+        if named:
             return f"duplicate {named}"
-        if named != id:
+        if queue.dedup.get(job.dedup, ("", False))[0] != id:
             queue.dedup[job.dedup] = (id, False)
-    job.move("redrive", State.PENDING)
+    queue.go(job, "redrive", State.PENDING)
     job.failures = job.stalls = 0
     job.notes = {name: value for name, value in job.notes.items() if name in {"step", "checkpoint"}}
     queue.tally("redriven")
     return "ok"
+
+
+def reassign(queue: Queue, item: Reassignment) -> str:
+    """Move a job that waits, or is dead, to another lane."""
+    job = queue.jobs.get(item.id)
+    if job is None:
+        return "EMQGONE"
+    if job.state not in _WAITING | {State.DEAD}:
+        return f"EMQSTATE {job.state}"
+    if job.lane == item.lane:
+        return "ok"
+    before, due, job.lane, job.nonce = job.lane, job.due, item.lane, None
+    job.move("reassign", job.state)
+    job.due = due
+    if job.state is State.PENDING:
+        queue.rota.ready(job.lane)
+        queue.rota.touch(before)
+    return "ok"
+
+
+def drain(queue: Queue, lane: str, bound: int) -> int:
+    """Erase a lane's pending jobs, the next in turn first."""
+    jobs = queue.waiting(lane)[:bound]
+    for job in jobs:
+        queue.free(job)
+        queue.tally("removed")
+        queue.forget(job, "drain")
+    return len(jobs)
+
+
+def set_lane(queue: Queue, name: str, settings: Mapping[str, str]) -> bool:
+    """Change a lane's settings; they survive an empty lane."""
+    limits = queue.rota.lane(name).limits
+    before = (limits.settings, limits.told)
+    for setting, value in settings.items():
+        limits.put(setting, value)
+    if before == (limits.settings, limits.told):
+        return False
+    queue.rota.begin()
+    queue.rota.touch(name)
+    return True
+
+
+def configure(queue: Queue, settings: Mapping[str, str]) -> bool:
+    """Change the queue's limits, or how many may wait."""
+    before = (queue.limits.settings, queue.max_size)
+    for setting, value in settings.items():
+        if setting == "max_size":
+            queue.max_size = int(value or 0)
+        else:
+            queue.limits.put(setting, value)
+    return before != (queue.limits.settings, queue.max_size)
 
 
 def spell(item: object) -> str:

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from echomq.conformance import model_verbs
 from echomq.conformance.expectations import ContradictionError, compare, no_change
 from echomq.conformance.keyspace import Playground
-from echomq.conformance.model import Queue
+from echomq.conformance.model import Job, Queue, Served
+from echomq.conformance.model_lanes import CLOSED
 from echomq.conformance.snapshot import Snapshot, take
 from echomq.protocol.refusals import Verdict
 from echomq.protocol.states import State
@@ -31,6 +32,8 @@ class Stage(RuleBasedStateMachine):
 
     server: ClassVar[redis.Redis]
     scripts: ClassVar[Mapping[str, Script]] = {}
+    lanes: ClassVar[tuple[str, ...]] = ("",)
+    """The lanes that its jobs are in."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,8 +70,57 @@ class Stage(RuleBasedStateMachine):
         if seen != expected:
             raise ContradictionError(f"{what}: expected {expected!r}, seen {seen!r}")
 
+    def model_rounds(self, *verbs: str, bound: int) -> list[int]:
+        """Make a claim's first rounds, or one of them, in the model; answers how many entries each handled."""
+        handled = []
+        if "reap" in verbs:
+            handled.append(self.model.reap(self.order("active"), bound))
+        if "promote" in verbs:
+            handled.append(self.model.promote(self.order("schedule"), bound))
+            self.model.settle()
+            handled.append(self.model.reopen(self.order("closed"), bound))
+        self.model.settle()
+        return handled
+
+    def run_claim(self, client: int, count: int, bound: int, **options: Any) -> None:
+        """Run a claim and compare what it takes, and whether it says to ask again."""
+        more = bound in self.model_rounds("reap", "promote", bound=bound)
+        driver = self.clients[client]
+        reply = driver.claim(count, bound=bound, **options)
+        nonce = f"{driver.tag}.{len(driver.sent['claim'])}"
+        if options:
+            options["lingers"] = options.pop("linger_ms", 0) > 0
+        served = self.model.claim(nonce, count, **options)
+        seen = [(job.id, job.token, job.nonce) for job in reply.jobs]
+        self.expect("claim", seen, [(job.id, job.token, nonce) for job in served.jobs])
+        # A lane that was emptied unnoticed may stand on the ring until its next turn.
+        stale = bool(self.server.exists(self.keys.ring)) and not (self.model.paused or self.model.closed() or served.lingers)
+        self.expect("claim says to ask again at once", reply.next_ms == 0, served.left or more or stale)
+        for id, token, _ in seen:
+            self.leases.setdefault(id, []).append((token, nonce))
+        self.replies[client, "claim"] = seen
+        self.awake = int(served.lingers)  # its timer stands in for a token
+        self.served(served, count, options)
+
+    def served(self, served: Served, count: int, options: Mapping[str, Any]) -> None:
+        """What more there is to check about a claim."""
+
+    def pass_time(self, job: Job, moment: int) -> None:
+        """Move a job's moment into the past: its lease ends, it is due, or has been kept for long enough."""
+        which = job.state
+        self.server.zadd(getattr(self.keys, str(which)), {job.id: moment}, xx=True)
+        job.due, job.expired = which is State.SCHEDULE, which is not State.SCHEDULE
+        if which is State.ACTIVE and job.lane:
+            self.server.zadd(self.keys.lane_active(job.lane), {job.id: moment}, xx=True)
+            lane = self.model.rota.lane(job.lane)
+            if lane.where == CLOSED and self.model.full_of_dead(lane):
+                # It waits for the soonest of its leases.
+                lane.due = True
+                self.server.zadd(self.keys.closed, {job.lane: moment}, xx=True, lt=True)
+
     def run_items(self, client: int, verb: str, items: Sequence[Any], expected: list[str]) -> None:
         """Run one call and compare its verdicts."""
+        self.model.settle()
         seen = [spell(verdict) for verdict in self.clients[client].items(verb, *items)]
         self.expect(f"{verb} {[model_verbs.spell(item) for item in items]}", seen, expected)
         self.replies[client, verb] = seen

@@ -7,6 +7,8 @@ from echomq.conformance.scenarios import (  # noqa: F401 - importing them regist
     claiming,
     dedup,
     fencing,
+    lanes,
+    limits,
     operating,
     producing,
     rounds,

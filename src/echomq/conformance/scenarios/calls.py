@@ -6,7 +6,7 @@ from echomq.conformance.bench import Bench, spell
 from echomq.conformance.driver import Driver
 from echomq.conformance.scenarios.registry import scenario
 from echomq.protocol.records import NewJob
-from echomq.transitions import CancelRequest, Transition
+from echomq.transitions import CancelRequest, Reassignment, Transition
 
 
 def _again(b: Bench, driver: Driver, verb: str, expected: list[str]) -> None:
@@ -129,6 +129,29 @@ def all_late(b: Bench) -> None:
         (b.worker, "configure"),
     ):
         b.refuses(verb, "EMQSTALE call", driver.resend, verb, back=2)
+
+
+@scenario("what is said of lanes is remembered, and not run after a later word", 2)
+def lanes_again(b: Bench) -> None:
+    def say(n: int) -> None:
+        id = b.add(lane="a")
+        b.expect("reassign", b.on("reassign", Reassignment(id, f"b{n}")), ["ok"])
+        b.expect("drain", b.producer.plain("drain", lane=f"b{n}"), 1)
+        b.expect("set_lane", b.producer.plain("set_lane", lane="a", settings={"weight": f"{n}"}), True)
+        b.add()
+        claimed = b.take(b.producer)
+        b.expect("rate_limited", b.settle("rate_limited", claimed, 1, driver=b.producer), "ok")
+        b.on("remove", claimed.id)
+
+    say(2)
+    for verb in ("reassign", "drain", "set_lane", "rate_limited"):
+        with b.unchanged():
+            b.producer.resend(verb)
+    b.expect("drain answers what it did", b.producer.resend("drain"), 1)
+    b.expect("set_lane, too", b.producer.resend("set_lane"), True)
+    say(3)
+    for verb in ("reassign", "drain", "set_lane", "rate_limited"):
+        b.refuses(verb, "EMQSTALE call", b.producer.resend, verb, back=2)
 
 
 @scenario("calls of one client do not speak for another, nor those of one verb for another", 2)

@@ -143,3 +143,160 @@ def redrive_own_window(b: Bench) -> None:
     b.expect("redrive", b.on("redrive", id), ["ok"])
     entry = b.look().entries["dedup:k"]
     b.expect("the key", (entry.value, entry.ttl), (id, True))
+
+
+# --- the last wins ---------------------------------------------------------------------------
+
+
+@scenario("replace gives the waiting job the new content, under its own id, and begins its budget anew")
+def replaces(b: Bench) -> None:
+    b.worker.plain("configure", settings={"events": "all"})
+    old = NewJob(dedup="k", payload=b"old", max_attempts=9, timeout_ms=5, headers={"x": "y"}, task="t")
+    b.on("enqueue", old)
+    claimed = b.take()
+    for verb in ("log", "checkpoint", "progress", "snooze"):
+        b.settle(verb, claimed, 1 if verb != "snooze" else 5)
+    b.due(old.id)
+    b.worker.plain("promote")
+    claimed = b.take()
+    b.expire(old.id)
+    b.worker.plain("reap")
+    before = b.row(old.id)
+    b.expect("before", (before["stalls"], before["attempts"], before["holder"]), ("1", "2", claimed.nonce))
+    new = NewJob(dedup="k", dedup_mode="replace", payload=b"new", priority=5, max_stalls=7, result_ttl_ms=YEAR_MS)
+    b.expect("verdict", b.on("enqueue", new, driver=b.other), [f"replaced {old.id}"])
+    row = b.row(old.id)
+    same = {name: before[name] for name in ("state", "since", "by", "dedup", "attempts", "log_bytes")}
+    content = {"payload": "new", "priority": "5", "max_stalls": "7", "result_ttl_ms": str(YEAR_MS)}
+    b.expect("row", row, same | content)
+    b.expect("its place", b.look().zset("pending"), {old.id: -5})
+    b.expect("no other row", b.state(new.id), "")
+    b.refuses("the late holder", "EMQSTALE pending", b.settle, "complete", claimed)
+    b.expect("events", b.look().items("events")[-1][1][:4], ("event", "replaced", "job", old.id))
+    taken = b.take()
+    b.expect("claimed", (taken.id, taken.token, taken.record.payload), (old.id, 3, b"new"))
+
+
+@scenario("replace of a scheduled job leaves it where it is in time")
+def replaces_scheduled(b: Bench) -> None:
+    id = b.add(dedup="k", delay_ms=YEAR_MS)
+    score, since = b.score("schedule", id), b.row(id)["since"]
+    new = NewJob(dedup="k", dedup_mode="replace", payload=b"new", lane="a")
+    b.expect("verdict", b.on("enqueue", new), [f"replaced {id}"])
+    b.expect("when", (b.score("schedule", id), b.row(id)["since"], b.state(id)), (score, since, "schedule"))
+    b.expect("content", (b.row(id)["payload"], b.row(id)["lane"]), ("new", "a"))
+    sooner = NewJob(dedup="k", dedup_mode="replace", delay_ms=10)
+    b.expect("a delay of its own", b.on("enqueue", sooner), [f"replaced {id}"])
+    b.expect("does not count", (b.score("schedule", id), "lane" in b.row(id)), (score, False))
+    b.due(id)
+    b.expect("promoted", [job.id for job in b.worker.claim(2).jobs], [id])
+
+
+@scenario("replace moves a pending job to the new lane, and rings there")
+def replaces_lane(b: Bench) -> None:
+    id = b.add(dedup="k")
+    for lane, ring in (("a", ["a"]), ("b", ["a", "b"]), (None, ["a", "b", ""]), ("b", ["a", "b", ""])):
+        before = b.row(id)["since"]
+        b.server.delete(b.keys.wake)
+        b.server.hset(b.keys.job(id), "since", "1000")
+        b.on("enqueue", NewJob(dedup="k", dedup_mode="replace", lane=lane))
+        snap = b.look()
+        b.expect("its set", [s for s in snap.entries if id in snap.zset(s)], [f"lane:{lane}:pending" if lane else "pending"])
+        b.expect("row", (snap.row(id).get("lane"), snap.row(id)["since"] >= before), (lane, True))
+        b.expect("ring, laned", (b.ring(), snap.hash("meta").get("laned", "0")), (ring, "1" if lane else "0"))
+        b.expect("tokens", b.tokens(), 1)
+    b.server.delete(b.keys.wake)
+    with_since = b.row(id)["since"]
+    b.on("enqueue", NewJob(dedup="k", dedup_mode="replace", lane="b"))
+    b.expect("the same lane", (b.row(id)["since"], b.tokens()), (with_since, 0))
+    b.worker.plain("ring")
+    b.set_lane("b", paused="1")
+    b.expect("claimed", b.worker.claim(2).jobs, [])
+    b.on("enqueue", NewJob(dedup="k", dedup_mode="replace"))
+    b.expect("a closed lane is left", (b.closed(), b.ring()), ({}, [""]))
+    b.set_lane("b", paused="")
+
+
+@scenario("debounce gives the new content and starts the delay again, from pending, too; the last wins")
+def debounces(b: Bench) -> None:
+    first = b.add(dedup="k", dedup_mode="debounce", delay_ms=20_000)
+    b.server.zadd(b.keys.schedule, {first: b.clock() + 5_000})
+    before = b.clock()
+    second = NewJob(dedup="k", dedup_mode="debounce", delay_ms=20_000, payload=b"2")
+    b.expect("verdict", b.on("enqueue", second), [f"replaced {first}"])
+    b.expect("again", before + 20_000 <= (b.score("schedule", first) or 0) <= b.clock() + 20_000, True)
+    for lane in (None, "a"):
+        b.on("enqueue", NewJob(dedup="k", dedup_mode="replace", lane=lane))
+        b.due(first)
+        b.worker.plain("promote")
+        b.expect("pending", b.state(first), "pending")
+        b.server.hset(b.keys.job(first), "since", "1000")
+        b.server.delete(b.keys.wake)
+        third = NewJob(dedup="k", dedup_mode="debounce", delay_ms=20_000, payload=b"3")
+        b.expect("verdict", b.on("enqueue", third), [f"replaced {first}"])
+        snap = b.look()
+        b.expect("place", [s for s in snap.entries if first in snap.zset(s)], ["schedule"])
+        b.expect("row", (snap.row(first)["state"], snap.row(first)["payload"], int(snap.row(first)["since"]) > 1000), ("schedule", "3", True))
+        b.expect("laned", snap.hash("meta").get("laned", "0"), "0")
+        b.expect("its moment rings, its place does not", b.tokens(), 1)
+    b.on("cancel", CancelRequest(first, "why"))
+    b.expect("admitted then", b.enqueue(dedup="k", dedup_mode="debounce", delay_ms=20_000), "admitted")
+
+
+@scenario("who replaces a job that runs is admitted and takes the key over; the old one's end leaves it alone")
+def replaces_running(b: Bench) -> None:
+    for mode, delay in (("replace", None), ("debounce", YEAR_MS)):
+        old = b.add(dedup="k")
+        claimed = b.take()
+        b.refuses("rejecting", f"duplicate {old}", b.enqueue, dedup="k")
+        new = b.add(dedup="k", dedup_mode=mode, delay_ms=delay)
+        b.expect("the key", b.look().entries["dedup:k"].value, new)
+        b.expect("complete", b.settle("complete", claimed), "ok")
+        b.expect("the key", b.look().entries["dedup:k"].value, new)
+        b.expect("replaced now", b.enqueue(dedup="k", dedup_mode="replace"), f"replaced {new}")
+        b.on("remove", new)
+
+
+@scenario("a window that has not run out refuses who would replace a job that does not wait any more", 22)
+def replaces_in_window(b: Bench) -> None:
+    id = b.add(dedup="k", dedup_window_ms=YEAR_MS)
+    b.expect("waiting", b.enqueue(dedup="k", dedup_mode="replace", payload=b"new"), f"replaced {id}")
+    entry = b.look().entries["dedup:k"]
+    b.expect("the key stays", (entry.value, entry.ttl), (id, True))
+    claimed = b.take()
+    b.refuses("running", f"duplicate {id}", b.enqueue, dedup="k", dedup_mode="replace")
+    b.settle("complete", claimed)
+    b.refuses("gone", f"duplicate {id}", b.enqueue, dedup="k", dedup_mode="replace")
+
+
+@scenario("who replaces a key whose job is dead, kept or gone is admitted", 22)
+def replaces_ended(b: Bench) -> None:
+    id = b.add(dedup="k")
+    b.bury(id)
+    b.server.set(b.keys.dedup("k"), id)
+    b.expect("dead", b.enqueue(dedup="k", dedup_mode="replace"), "admitted")
+    b.settle("complete", b.take())
+    b.server.set(b.keys.dedup("k"), "JOB00000000001")
+    b.expect("gone", b.enqueue(dedup="k", dedup_mode="replace"), "admitted")
+
+
+@scenario("several jobs with one key in one call: the last content wins, under the first one's id", 8)
+def replaces_in_one_call(b: Bench) -> None:
+    jobs = [NewJob(dedup="k", dedup_mode="replace", payload=text, lane=lane) for text, lane in ((b"1", "a"), (b"2", "b"), (b"3", "a"))]
+    first = jobs[0].id
+    b.expect("verdicts", b.on("enqueue", *jobs), ["admitted", f"replaced {first}", f"replaced {first}"])
+    snap = b.look()
+    b.expect("places", [s for s in snap.entries if first in snap.zset(s)], ["lane:a:pending"])
+    b.expect("row, laned", (snap.row(first)["payload"], snap.hash("meta")["laned"]), ("3", "1"))
+    b.expect("a resend", b.producer.resend("enqueue")[1].code, "replaced")
+    b.expect("claimed", [job.id for job in b.worker.claim(5).jobs], [first])
+
+
+@scenario("replacing is remembered like every call: a resend does not replace what came after it", 2)
+def replace_resent(b: Bench) -> None:
+    id = b.add(dedup="k")
+    b.expect("first", b.enqueue(dedup="k", dedup_mode="replace", payload=b"1"), f"replaced {id}")
+    b.on("enqueue", NewJob(dedup="k", dedup_mode="replace", payload=b"2"), driver=b.other)
+    with b.unchanged():
+        b.producer.resend("enqueue")
+    b.expect("payload", b.row(id)["payload"], "2")

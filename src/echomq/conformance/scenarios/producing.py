@@ -11,8 +11,8 @@ from echomq.transitions import ALL_VERBS, load
 
 
 def _plain() -> list[bytes | str | int]:
-    """Spell an item of enqueue: id, priority, delay_ms, at_ms, dedup, dedup_window_ms, fields."""
-    return [NewJob().id, 0, 0, 0, "", 0, 1, "payload", "x"]
+    """Spell an item of enqueue: id, priority, delay_ms, at_ms, dedup, rule, lane, fields."""
+    return [NewJob().id, 0, 0, 0, "", 0, "", 1, "payload", "x"]
 
 
 @scenario("enqueue writes the row and places it in pending, with one wake token a job")
@@ -44,7 +44,7 @@ def numbers(b: Bench) -> None:
         (1, "priority", "nan"), (1, "priority", "2048"), (1, "priority", "-2048"), (1, "priority", "1.5"), (1, "priority", "x"),
         (2, "delay_ms", "-1"), (2, "delay_ms", "inf"), (2, "delay_ms", "3162240000001"), (2, "delay_ms", ""),
         (3, "at_ms", "-1"), (3, "at_ms", "100000000000001"), (3, "at_ms", "nan"),
-        (5, "dedup_window_ms", "-1"), (5, "dedup_window_ms", "0.5"), (5, "dedup_window_ms", "1e300"),
+        (5, "rule", "-1"), (5, "rule", "0.5"), (5, "rule", "1e300"), (5, "rule", "last"), (6, "lane", "a{b"), (6, "lane", "x" * 129),
     ):  # fmt: skip
         item = _plain()
         item[at] = bad
@@ -65,15 +65,16 @@ def neighbours(b: Bench) -> None:
 def malformed(b: Bench) -> None:
     good = _plain()
     for tail in (
-        [NewJob().id, 0, 0, 0, "", 0, 2, "payload", "x"],
+        [NewJob().id, 0, 0, 0, "", 0, "", 2, "payload", "x"],
         [NewJob().id, 0],
-        [NewJob().id, 0, 0, 0, "", 0, "many"],
+        [NewJob().id, 0, 0, 0, "", 0, "", "many"],
     ):
         b.refuses(f"tail of {len(tail)}", "EMQKIND malformed", b.producer.bare, "enqueue", *good, *tail)
     b.refuses("257 items", "EMQKIND malformed", b.producer.items, "enqueue", *(NewJob() for _ in range(257)))
     b.expect("256 items", len(b.on("enqueue", *(NewJob() for _ in range(256)))), 256)
-    for verb in ("complete", "extend", "fail", "release", "snooze", "end", "progress", "checkpoint", "log"):
+    for verb in ("complete", "extend", "fail", "release", "snooze", "end", "rate_limited", "progress", "checkpoint", "log"):
         b.refuses(verb, "EMQKIND malformed", b.worker.bare, verb, "id", 1)
+    b.refuses("reassign", "EMQKIND malformed", b.worker.bare, "reassign", "id")
     for verb in ("remove", "redrive"):
         b.refuses(verb, "EMQKIND malformed", b.worker.bare, verb, *["id"] * 257)
 
@@ -118,7 +119,7 @@ def closing(b: Bench) -> None:
 
 @scenario("only what adds work or data is refused by a full server: enqueue, checkpoint, log; reads write nothing", 10)
 def flags(b: Bench) -> None:
-    reads = {"age", "browse", "counts", "read_job"}
+    reads = {"age", "browse", "counts", "read_job", "read_lanes", "read_settings"}
     adding = {"enqueue", "checkpoint", "log"}
     for verb in ALL_VERBS:
         script = b.producer.scripts.get(verb) or load(verb)
