@@ -25,9 +25,11 @@ RIGHTS = {
 }
 READS_AND_ORDERS = {
     "enqueue", "cancel", "remove", "redrive", "pause", "resume", "configure", "counts", "read_job", "browse", "age",
+    "reassign", "drain", "set_lane", "read_lanes", "read_settings",
 }  # fmt: skip
 WORKS = {
-    "claim", "extend", "complete", "fail", "release", "snooze", "end", "progress", "checkpoint", "log", "trim", "ring", "counts",
+    "claim", "extend", "complete", "fail", "release", "snooze", "end", "rate_limited", "progress", "checkpoint", "log", "trim",
+    "ring", "counts", "configure",
 }  # fmt: skip
 
 

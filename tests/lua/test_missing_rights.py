@@ -14,10 +14,12 @@ import pytest
 import redis
 
 from echomq.conformance.driver import Driver, connect
+from echomq.conformance.invariants import leftovers
+from echomq.conformance.snapshot import take
 from echomq.embedded import open_server
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import Claimed, NewJob
-from echomq.transitions import Completion, Ending, Failure, Release, Snoozed
+from echomq.transitions import Closing, Completion, Ending, Failure, Reassignment, Release, Snoozed
 
 COMMANDS = (
     "hget hgetall hmget",
@@ -36,6 +38,8 @@ COMMANDS = (
     "hincrby",
     "lpush",
 )
+LANES = (None, "a", "b")
+OF_LANES = (*COMMANDS, "lrange", "ltrim", "rpush", "zcard", "zrange", "hget hmget")
 SETTLING = {
     "complete": lambda c: Completion(c.id, c.token, c.nonce, b""),
     "fail": lambda c: Failure(c.id, c.token, c.nonce, 0, 3, b"{}"),
@@ -43,6 +47,7 @@ SETTLING = {
     "release": lambda c: Release(c.id, c.token, c.nonce),
     "snooze": lambda c: Snoozed(c.id, c.token, c.nonce, 0),
     "end": lambda c: Ending(c.id, c.token, c.nonce, "discarded", ""),
+    "rate_limited": lambda c: Closing(c.id, c.token, c.nonce, 60_000, "lane"),
 }
 ENDS = {"complete", "end"}
 
@@ -88,7 +93,11 @@ class Ground:
         for _ in range(20):
             self.admin.execute_command("EVAL", EXPIRE, 1, self.keys.active)
             self.admin.execute_command("EVAL", EXPIRE, 1, self.keys.schedule)
-            for job in self.able.claim(100).jobs:
+            for lane in LANES:
+                self.able.plain("set_lane", lane=lane or "", settings={"paused": ""})
+            jobs = self.able.claim(100).jobs
+            assert len({job.id for job in jobs}) == len(jobs), "a job was leased twice in one claim"
+            for job in jobs:
                 self.able.items("complete", Completion(job.id, job.token, job.nonce, b""))
                 done.add(job.id)
         return done
@@ -112,9 +121,9 @@ def ground(url: str) -> Ground:
     return ground
 
 
-def add(ground: Ground, count: int = 3) -> list[str]:
-    """Enqueue jobs that survive many stalls."""
-    jobs = [NewJob(max_stalls=100) for _ in range(count)]
+def add(ground: Ground, count: int = 3, lanes: tuple[str | None, ...] = (None,)) -> list[str]:
+    """Enqueue jobs that survive many stalls, in each lane in turn."""
+    jobs = [NewJob(max_stalls=100, lane=lanes[n % len(lanes)]) for n in range(count)]
     ground.able.items("enqueue", *jobs)
     return [job.id for job in jobs]
 
@@ -138,6 +147,58 @@ def test_rounds_without_a_right_lose_no_job(ground: Ground, verb: str, command: 
     for _ in range(2):
         ground.attempt(lambda: limited.claim(2) if verb == "claim" else limited.plain(verb))
     assert ground.drain() == set(ids)
+
+
+@pytest.mark.parametrize("command", OF_LANES)
+@pytest.mark.parametrize("verb", ["claim", "reap", "promote"])
+def test_rounds_of_lanes_without_a_right_lose_no_job(ground: Ground, verb: str, command: str) -> None:
+    """Lanes stay on the ring, too; one that stands there twice then is served as if it stood there once."""
+    ids = add(ground, 9, LANES)
+    make_due(ground, verb)
+    limited = ground.lacking(command)
+    for _ in range(2):
+        ground.attempt(lambda: limited.claim(2) if verb == "claim" else limited.plain(verb))
+    assert ground.drain() == set(ids)
+    for _ in range(20):
+        ground.able.claim(10)
+    snap = take(ground.admin, ground.keys)
+    assert leftovers(snap.without("once:")) == []
+    assert int(snap.hash("meta")["laned"]) == 0
+
+
+@pytest.mark.parametrize("command", OF_LANES)
+@pytest.mark.parametrize("how", list(SETTLING))
+def test_verdicts_of_lanes_without_a_right_lose_no_job(ground: Ground, how: str, command: str) -> None:
+    """Whatever lane the job is in, and whatever is owed to it."""
+    ids = add(ground, 6, LANES)
+    jobs: list[Claimed] = ground.able.claim(3).jobs
+    limited = ground.lacking(command)
+    verb = "fail" if how == "bury" else how
+    ground.attempt(lambda: limited.items(verb, *(SETTLING[how](job) for job in jobs)))
+    drained = ground.drain()
+    dead = {str(bytes(id), "ascii") for id in ground.admin.zrange(ground.keys.dead, 0, -1)}  # type: ignore[arg-type]
+    if how in ENDS:
+        assert all(id in drained or not ground.admin.exists(ground.keys.job(id)) for id in ids)
+    else:
+        assert drained | dead == set(ids)
+
+
+@pytest.mark.parametrize("command", OF_LANES)
+@pytest.mark.parametrize("verb", ["reassign", "drain", "set_lane"])
+def test_orders_about_lanes_without_a_right_lose_no_job(ground: Ground, verb: str, command: str) -> None:
+    """A job that is moved is in one of the two lanes; of those that are drained each has gone or is done later."""
+    ids = add(ground, 6, LANES)
+    limited = ground.lacking(command)
+    if verb == "reassign":
+        ground.attempt(lambda: limited.items(verb, *(Reassignment(id, "c") for id in ids)))
+    elif verb == "drain":
+        ground.attempt(lambda: limited.plain(verb, lane="a"))
+    else:
+        ground.attempt(lambda: limited.plain(verb, lane="a", settings={"paused": "1"}))
+    drained = ground.drain()
+    gone = {id for id in ids if not ground.admin.exists(ground.keys.job(id))}
+    assert gone == set(ids)
+    assert drained == set(ids) or verb == "drain"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

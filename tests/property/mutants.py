@@ -19,6 +19,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import echomq
 from echomq.conformance.machine import machine
+from echomq.conformance.machine_lanes import lanes_machine
 from echomq.conformance.scenarios import SCENARIOS, Outcome, Scenario, run
 from echomq.transitions import ALL_VERBS, Script, load
 
@@ -28,12 +29,23 @@ PLACES = sorted(str(path.relative_to(LUA).with_suffix("")) for path in LUA.rglob
 
 MARK = re.compile(r"^(?P<code>.*?)\s*--!(?P<kind>guard|write|bound) (?P<name>[a-z-]+)$")
 CONDITION = re.compile(r"^(?P<head>\s*(?:if|elseif|while) )(?P<condition>.*?)(?P<tail> (?:then|do)\b.*)$")
-RETURNED = re.compile(r"^(?P<head>\s*return )(?P<condition>.*? and .*)(?P<tail>)$")
+RETURNED = re.compile(r"^(?P<head>\s*return )(?P<condition>.*? (?:and|or) .*)(?P<tail>)$")
 OFF_BY_ONE = (
     (r"LIMIT', 0, bound\)", "LIMIT', 0, bound + 1)"),
     (r"\bcount - 1\)", "count)"),
     (r"\broom - 1,", "room,"),
     (r"= MOST_TOKENS -", "= MOST_TOKENS + 1 -"),
+    (r"\bbound - 1\)", "bound)"),
+    (r"limit - call\('ZCARD'", "limit + 1 - call('ZCARD'"),
+    (r"limit - call\('ZCARD'", "limit - 1 - call('ZCARD'"),
+    (r"math\.max\(0, (math\.min\(.*\))\)", r"\1"),
+    (r"\+ 1$", "+ 2"),
+    (r"\+ 1$", "+ 0"),
+    (r"count \+ 16, ", "count + 17, "),
+    (r"count \+ 16, ", "count + 15, "),
+    (r"0, 15\)", "0, 14)"),
+    (r"0, 15\)", "0, 16)"),
+    (r"LIMIT', 0, LEAST_LANES\)", "LIMIT', 0, 0)"),
 )
 
 
@@ -88,11 +100,12 @@ def _variants(code: str, kind: str) -> Iterator[tuple[str, str]]:
             yield "always", f"{head}true{tail}"
         for how, changed in _forgetting(condition):
             yield how, f"{head}{changed}{tail}"
-    elif kind == "bound":
-        for old, new in OFF_BY_ONE:
-            if re.search(old, code):
-                yield "off by one", re.sub(old, new, code)
-    else:
+    if kind == "bound":
+        shifted = [(new, re.sub(old, new, code)) for old, new in OFF_BY_ONE if re.search(old, code)]
+        yield from ((f"off by one, {new}", changed) for new, changed in shifted)
+        if shifted or code.lstrip().startswith(("for ", "local ")):
+            return
+    if not found:
         yield "deleted", ""
 
 
@@ -133,7 +146,7 @@ def _stories(verbs: set[str], server: redis.Redis) -> list[Scenario]:
 
 
 def caught_by(mutant: Mutant, server: redis.Redis, *, examples: int = 60) -> str | None:
-    """Say what notices a mutant: a scenario's name, or the machine; None when nothing does."""
+    """Say what notices a mutant: a scenario's name, or one of the machines; None when nothing does."""
     for it in _stories(set(mutant.scripts), server):
         if run(it, server, scripts=mutant.scripts).error is not None:
             return it.name
@@ -148,8 +161,9 @@ def caught_by(mutant: Mutant, server: redis.Redis, *, examples: int = 60) -> str
         report_multiple_bugs=False,
         verbosity=hypothesis.Verbosity.quiet,
     )
-    try:
-        run_state_machine_as_test(machine(server, mutant.scripts), settings=settings)
-    except Exception:
-        return "the machine"
+    for make in (lanes_machine, machine):
+        try:
+            run_state_machine_as_test(make(server, mutant.scripts), settings=settings)
+        except Exception:
+            return "the machine"
     return None

@@ -81,7 +81,7 @@ def test_record_defaults_what_is_absent() -> None:
     record = parse_row("JOB0", {b"state": b"pending"})
     record.check()
     assert (record.priority, record.attempts, record.failures, record.stalls) == (0, 0, 0, 0)
-    assert (record.task, record.payload, record.holder, record.kind) == ("", b"", "", "")
+    assert (record.task, record.payload, record.holder, record.kind, record.lane) == ("", b"", "", "", "")
     absent = ("error", "progress", "checkpoint", "result", "cancel", "dedup", "step")
     limits = ("max_attempts", "max_stalls", "timeout_ms", "result_ttl_ms")
     assert {getattr(record, name) for name in absent + limits} == {None}
@@ -90,9 +90,10 @@ def test_record_defaults_what_is_absent() -> None:
 
 def test_record_keeps_fields_it_does_not_know() -> None:
     """A newer minor version's fields are kept aside, not refused."""
-    record = parse_row("JOB0", flat({**FULL, b"lane": b"acme", b"\xff": b"?"}))
+    record = parse_row("JOB0", flat({**FULL, b"lane": b"acme", b"colour": b"red", b"\xff": b"?"}))
     record.check()
     assert record.extra == {"colour": b"red", "\ufffd": b"?"}
+    assert record.lane == "acme"
 
 
 @pytest.mark.parametrize(

@@ -43,13 +43,13 @@ def test_events_have_a_level() -> None:
         Event.TORN,
         Event.TRIMMED,
     }
-    assert [move.level for move in MOVES if move.event is None] == [None] * 4
+    assert [move.level for move in MOVES if move.event is None] == [None] * 5
 
 
 def test_sources_answer_where_a_verb_works() -> None:
     """The model asks from which states a verb does anything; an unknown verb is an error."""
     assert sources("complete") == {State.ACTIVE, State.PENDING}
-    assert sources("enqueue") == {None}
+    assert sources("enqueue") == {None, State.PENDING, State.SCHEDULE}
     assert sources("pause") == set()
     with pytest.raises(KeyError):
         sources("sing")

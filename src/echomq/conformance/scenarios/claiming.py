@@ -220,6 +220,17 @@ def keeper_full(b: Bench) -> None:
     b.expect("tokens", b.tokens(), 1)
 
 
+@scenario("a claim that fills its caller rings for another to take the timer, when nobody keeps it and something is near", 13)
+def nobody_keeps(b: Bench) -> None:
+    for delay, tokens in ((20_000, 1), (YEAR_MS, 0)):
+        later = b.add(delay_ms=delay)
+        b.add()
+        b.server.delete(b.keys.wake)
+        b.expect("claimed", len(b.worker.claim(1, cap_ms=CAP_MS).jobs), 1)
+        b.expect(f"tokens, {delay} ms ahead", b.tokens(), tokens)
+        b.on("remove", later)
+
+
 @scenario("next is the soonest of the schedule's head and the first lease to end, capped, at least 1 ms", 13)
 def next_ms(b: Bench) -> None:
     b.expect("nothing at all", b.worker.claim(1, cap_ms=700).next_ms, 700)

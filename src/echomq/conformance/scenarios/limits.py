@@ -107,6 +107,20 @@ def reaps_its_own(b: Bench) -> None:
     b.expect("waiting", (b.state(second), list(b.closed())), ("pending", ["a"]))
 
 
+@scenario("a lane that is not full leaves its leases to the bounded rounds", 25)
+def not_full(b: Bench) -> None:
+    b.set_lane("a", limit="3")
+    b.set_lane("b", weight="2")
+    ids = fill(b, *"aabb", *"ab")
+    b.worker.claim(4)
+    running = list(b.look().zset("active"))
+    for id in running:
+        b.expire(id)
+    reply = b.other.claim(6, bound=1)
+    b.expect("one was reaped", (b.count("stalled"), len(reply.jobs)), (1, 3))
+    b.expect("nothing is lost", len(ids), 6)
+
+
 @scenario("a lane's lease whose row is gone, or that is another's, does not hold its slot", 23)
 def torn_slots(b: Bench) -> None:
     b.torn = True
@@ -137,6 +151,12 @@ def torn_slots(b: Bench) -> None:
     b.expect("another slot", len(b.other.claim(5).jobs), 1)
     b.expect("torn", b.count("torn"), 1)
     b.expect("it is left alone", b.state(other), "active")
+    waits = fill(b, "a", "a")[0]
+    b.server.zrem(b.keys.lane_active("a"), list(b.look().zset("lane:a:active"))[0])
+    b.server.zadd(b.keys.lane_active("a"), {waits: 1000})
+    b.server.zadd(b.keys.closed, {"a": 1000})
+    b.expect("a job that does not run holds none", len(b.other.claim(5).jobs), 1)
+    b.expect("torn", b.count("torn"), 2)
 
 
 @scenario("a limit that is lowered lets running jobs end; one that is raised or cleared serves at once and rings")

@@ -1,5 +1,5 @@
 -- purpose: what may be a lane's name; checked before an item's first write.
 -- defines: lane_fits
 local function lane_fits(lane)
-  return #lane <= 128 and not string.find(lane, '[%c{}]')
+  return #lane <= 128 and not string.find(lane, '[%c{}]') --!guard lane-fits
 end

@@ -8,18 +8,19 @@ end
 -- Each takes a setting's text, '' to clear it, and answers whether it is one.
 local function set_limit(limits, text)
   limits.limit = text == '' and 0 or whole(text, 1, MOST_LIMIT)
-  return limits.limit ~= nil
+  return limits.limit ~= nil --!guard limit-fits
 end
 local function set_rate(limits, text)
-  if text == string.format('%d %d %d', limits.count, limits.per, limits.burst) then return true end
-  limits.tat = 0 -- what another rate had used up is no matter of this one
+  if text == string.format('%d %d %d', limits.count, limits.per, limits.burst) then return true end --!guard same-rate
+  -- What another rate had used up is no matter of this one.
+  limits.tat = 0 --!write rate-anew
   if text == '' then
     limits.count, limits.per, limits.burst = 0, 0, 0
     return true
   end
   local count, per, burst = string.match(text, '^(%d+) (%d+) (%d+)$')
   limits.count, limits.per, limits.burst = whole(count, 1, MOST_LIMIT), whole(per, 1, 86400000), whole(burst, 1, MOST_LIMIT)
-  if not (limits.count and limits.per and limits.burst) then return false end
+  if not (limits.count and limits.per and limits.burst) then return false end --!guard rate-fits
   pace(limits)
   return true
 end
