@@ -148,7 +148,11 @@ def _stories(verbs: set[str], server: redis.Redis) -> list[Scenario]:
 def caught_by(mutant: Mutant, server: redis.Redis, *, examples: int = 60) -> str | None:
     """Say what notices a mutant: a scenario's name, or one of the machines; None when nothing does."""
     for it in _stories(set(mutant.scripts), server):
-        if run(it, server, scripts=mutant.scripts).error is not None:
+        try:
+            if run(it, server, scripts=mutant.scripts).error is not None:
+                return it.name
+        except redis.RedisError:  # the script never ends, and the server waits for it
+            server.script_kill()
             return it.name
     settings = hypothesis.settings(
         max_examples=examples,

@@ -20,6 +20,7 @@ CHOSEN = {
     "complete": ("complete", "guard", "late"),
     "configure": ("configure", "guard", "level"),
     "counts": ("include/base", "guard", "version"),
+    "drain": ("drain", "guard", "drain-state"),
     "end": ("end", "guard", "fence"),
     "enqueue": ("enqueue", "guard", "dedup"),
     "extend": ("include/fence", "guard", "member"),
@@ -28,18 +29,24 @@ CHOSEN = {
     "pause": ("pause", "write", "paused"),
     "progress": ("include/fence", "guard", "state"),
     "promote": ("include/again", "guard", "cancel-again"),
+    "rate_limited": ("rate_limited", "write", "lane-till"),
     "read_job": ("include/base", "guard", "version"),
+    "read_lanes": ("read_lanes", "guard", "page"),
+    "read_settings": ("include/base", "guard", "version"),
     "reap": ("include/reap", "bound", "max-stalls"),
+    "reassign": ("reassign", "guard", "reassign-state"),
     "redrive": ("redrive", "guard", "redrive-dedup"),
     "release": ("include/again", "write", "holder"),
     "remove": ("remove", "guard", "remove-active"),
     "resume": ("resume", "write", "resumed"),
     "ring": ("include/bell", "guard", "bell-paused"),
+    "set_lane": ("include/rota", "guard", "shut-lane"),
     "snooze": ("include/bell", "guard", "bell-head"),
     "trim": ("trim", "guard", "trim-young"),
 }
 
 RIGHTS = "only a server that refuses a right comes there; tests/lua/test_missing_rights.py holds it"
+TWICE = "to begin the rota again looks at the lane without a name, which is where it should be"
 # These change nothing that anybody could see: each with its reason.
 EQUIVALENT = {
     "claim: guard keeper: without `not keeper[1]`": "no keeper has no `keeper_until`, which reads as long past",
@@ -59,6 +66,14 @@ EQUIVALENT = {
     "include/round: guard broken: without `not fine`": "what is answered then is a state, which holds no such word",
     "include/round: guard broken: without `string.find(problem.err or tostring(problem), 'WRONGTYPE', 1, true) ~= nil`": RIGHTS,
     "log: write cut-bytes: `>=` for `>`": "subtracts nothing",
+    "include/serve: guard lane-lease: `>=` for `>`": "the very millisecond belongs to either",
+    "include/serve: bound lane-ripe: without `min_size > 1`": "an empty lane has no job that waits for others",
+    "include/serve: bound lane-ripe: `>=` for `>`": "an empty lane has no job that waits for others",
+    "include/serve: guard linger: without `nil`": "false is as good",
+    "enqueue: guard lane: without `lane ~= ''`": "no name is a name that fits",
+    "claim: guard far-closed: `<=` for `<`": "it is closed until the same moment again",
+    "rate_limited: guard first-closing: without `not ROTA`": TWICE,
+    "set_lane: guard first-setting: always": TWICE,
 }
 
 

@@ -56,7 +56,7 @@ local reply, bytes = { NOW, 0 }, 0
 local function choose(id, queued)
   local key = row_key(id)
   local row = call('HGETALL', key)
-  local state, attempts = nil, 0
+  local state, attempts, lane = nil, 0, ''
   local size = 0
   for i = 1, #row, 2 do
     local name, value = row[i], row[i + 1]
@@ -65,9 +65,12 @@ local function choose(id, queued)
       state = value
     elseif name == 'attempts' then
       attempts = whole(value, 0, FAR)
+    elseif name == 'lane' then
+      lane = value
     end
   end
-  if state ~= 'pending' or not attempts then --!guard claim-state
+  -- Half a move between lanes leaves a job in both their sets: its row says in which it belongs.
+  if state ~= 'pending' or not attempts or lane ~= serving then --!guard claim-state
     misplaced(id, state, queued) --!write claim-drop
     return false
   end

@@ -21,7 +21,7 @@ local queued = P .. lane_set(lane)
 local ids = call('ZRANGE', queued, 0, bound - 1) --!bound drain
 round(queued, ids, function(id)
   local row = read(id)
-  if row.state ~= 'pending' then --!guard drain-state
+  if row.state ~= 'pending' or (row.lane or '') ~= lane then --!guard drain-state
     misplaced(id, row.state, queued)
     return
   end

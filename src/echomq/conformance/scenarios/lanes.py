@@ -449,6 +449,17 @@ def reading(b: Bench) -> None:
     b.expect("closed lanes have no next", b.worker.plain("age"), None)
 
 
+@scenario("age looks past fifteen emptied lanes, and no further", 25)
+def age_of_emptied(b: Bench) -> None:
+    for emptied in (15, 16):
+        gone = fill(b, *(f"{n:02}" for n in range(emptied)))
+        id = b.add(lane="live")
+        b.on("remove", *gone)
+        seen = b.worker.plain("age")
+        b.expect(f"behind {emptied}", seen and seen[0], id if emptied == 15 else None)
+        b.ground.end_all()
+
+
 @scenario("read_lanes says of each lane its settings, what waits and runs, why it is closed and until when")
 def read_lanes(b: Bench) -> None:
     driver = b.worker

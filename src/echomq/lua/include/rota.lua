@@ -103,8 +103,6 @@ local function use_rota()
     made_ready = made_ready + startable(name, lane, count)
   end
   function settle_rota()
-    if laned ~= 0 then call('HINCRBY', META, 'laned', laned) end --!write laned
-    laned = 0
     local names, counts = order, touched
     order, touched = {}, {}
     for from = 1, #names, PIECE_OF_LANES do
@@ -119,6 +117,9 @@ local function use_rota()
         call('HSET', LANES, unpack(kept)) --!write joined
       end
     end
+    -- Last: should the server refuse it, every lane is where it should be.
+    if laned ~= 0 then call('HINCRBY', META, 'laned', laned) end --!write laned
+    laned = 0
   end
 end
 if ROTA then use_rota() end

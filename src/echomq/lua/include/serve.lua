@@ -1,14 +1,15 @@
 -- purpose: a claim's walk along the rota: the head lane serves its credit, then the ring turns.
--- defines: rows, met, ripens, serve, end_turns, use_serve
+-- defines: rows, serving, met, ripens, serve, end_turns, use_serve
 -- The ring is read from its head in pieces, turned in memory, and written once: what was passed goes to its tail, or
 -- leaves it. `choose(id, key)` takes a job or drops it; `rows` grows with each that is taken; true means: no more.
 local rows = {} -- keys of the rows of the jobs taken
+local serving = '' -- the lane whose turn it is
 local met, ripens, serve, end_turns -- the lanes that were asked, in order; nil without a rota
 local function use_serve()
   local line, behind = {}, {} -- lanes whose turn comes, and those that had it
   met = {}
   local first = 1
-  local loaded, read_all, wrapped = 0, false, false
+  local loaded, read_all, wrapped, seen = 0, false, false, {}
   local LEAST_LANES = 16
   local function load_line(n)
     local names = call('LRANGE', RING, loaded, loaded + n - 1)
@@ -17,14 +18,20 @@ local function use_serve()
     loaded = loaded + #names
     local texts = call('HMGET', LANES, unpack(names))
     for i, name in ipairs(names) do
-      local text = texts[i]
-      -- A table of a lane is dear: made at once, with what nearly every lane needs, and the rest when it is needed.
-      local lane = { name = name, text = text, key = P .. lane_set(name), credit = 0, at = 0, ids = false, taken = false }
-      if text ~= 'r0' then
-        local kept = read_lane(text)
-        lane.credit, lane.limits = kept.credit, kept.limits
+      if seen[name] then --!guard on-ring-twice
+        -- The server refused to take it off the head once. Served twice, it would lease its jobs twice.
+        wrapped = true
+      else
+        seen[name] = true
+        local text = texts[i]
+        -- A table of a lane is dear: made at once, with what nearly every lane needs, and the rest when it is needed.
+        local lane = { name = name, text = text, key = P .. lane_set(name), credit = 0, at = 0, ids = false, taken = false }
+        if text ~= 'r0' then
+          local kept = read_lane(text)
+          lane.credit, lane.limits = kept.credit, kept.limits
+        end
+        line[#line + 1] = lane
       end
-      line[#line + 1] = lane
     end
   end
   -- A full lane looks for leases of its own that are over: their reaping is what frees its slots.
@@ -122,6 +129,7 @@ local function use_serve()
       if lane then
         bound = bound - 1
         if lane.at == 0 then meet(lane, min_size, linger) end
+        serving = lane.name
         local most = lane.room and math.min(room, lane.room) or room
         -- A lane that is alone has nobody to take turns with.
         local alone = read_all and first == #line and #behind == 0 --!guard alone
