@@ -10,7 +10,7 @@ What a program needs stands here; what one rarely needs, in the modules named be
 #   lua/          the scripts: the only implementation of the contract on the server
 #   transitions/  the Python half of each script, same names
 #   wire/         the connection: implicit pipelining, group commit, reconnects; knows sockets and the driver
-#   client queue results tasks app verdicts backoff job sync/
+#   client queue lanes limits results tasks app verdicts backoff job sync/
 #                 what an application calls
 #   worker/       the runtime: intake, leases, heartbeats, settling, shutdown
 #   cli/ demo/    commands
@@ -20,6 +20,7 @@ What a program needs stands here; what one rarely needs, in the modules named be
 from __future__ import annotations
 
 from echomq import sync
+from echomq._bulk import EnqueueStream
 from echomq._options import EnqueueOptions
 from echomq.app import App
 from echomq.backoff import Backoff, Exponential, Fixed
@@ -54,12 +55,14 @@ from echomq.errors import (
     UnavailableError,
 )
 from echomq.job import Job, SyncJob
+from echomq.lanes import Lane, LaneInfo
+from echomq.limits import QueueSettings, Rate
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.states import State
 from echomq.queue import Queue
 from echomq.results import JobHandle, Results
 from echomq.tasks import JobCall, Task, TaskCaller
-from echomq.verdicts import Discard, Retry, Snooze
+from echomq.verdicts import Discard, RateLimited, Retry, Snooze
 from echomq.worker.entry import run_worker
 from echomq.worker.options import WorkerOptions
 
@@ -76,6 +79,7 @@ __all__ = [
     "EchoMQError",
     "EncodeError",
     "EnqueueOptions",
+    "EnqueueStream",
     "EvictionPolicyError",
     "Exponential",
     "Fixed",
@@ -90,6 +94,8 @@ __all__ = [
     "JobNotFoundError",
     "JobStateError",
     "JsonCodec",
+    "Lane",
+    "LaneInfo",
     "LeaseLostError",
     "LoadingError",
     "NoReplicasError",
@@ -99,6 +105,9 @@ __all__ = [
     "ProtocolMismatchError",
     "Queue",
     "QueueFullError",
+    "QueueSettings",
+    "Rate",
+    "RateLimited",
     "ReadOnlyError",
     "ResultNotKeptError",
     "Results",

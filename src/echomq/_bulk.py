@@ -1,23 +1,44 @@
-"""Enqueueing many: in rounds of bounded size, each job made when its turn comes."""
+"""Enqueueing any number of jobs: in rounds of bounded size, each job made when its turn comes.
+
+Theory of operation
+    `EnqueueStream` draws jobs up to the bounds of a round and hands each to its queue's group commit as it is drawn: the
+    calls before it are on the wire meanwhile. When the last of the round is answered, its answers are handed out, and
+    what they took is free before the next round. Nothing is on the way between two rounds, so a stream may be dropped
+    at any moment. `enqueue_many` is the same, its answers kept.
+
+If you change this
+    Whatever is held must be bounded by a round: a source may be longer than memory, and all of it may be refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
+
+import anyio
+import anyio.lowlevel
 
 from echomq._options import JobOptions
-from echomq.errors import InvalidJobError, UnavailableError
+from echomq.errors import EchoMQError, InvalidJobError, UnavailableError
+from echomq.protocol.refusals import COLLISION, Verdict
+from echomq.results import JobHandle
+from echomq.wire.items import Window
 
 if TYPE_CHECKING:
     from echomq.protocol.stamps import StampedJob
+    from echomq.queue import Queue
     from echomq.tasks import JobCall
 
 T = TypeVar("T")
 
 AT_ONCE: Final = 8192
-"""Jobs of one round of `enqueue_many`: some thirty calls, after which the last reply is waited for."""
+"""Jobs of one round: some sixty calls, after which the last reply is waited for."""
 BYTES_AT_ONCE: Final = 8 << 20
 """Bytes of payload of one round, so that memory is bounded by bytes too."""
+ROUND_SECONDS: Final = 0.05
+"""After which a round over an asynchronous source ends: what it has sent is told, though the source is slow."""
+MAX_WIDTH: Final = 16
+"""Queues whose calls are on the way at the same time at most."""
 
 Content = tuple[str, bytes, JobOptions, Callable[[bytes], Any]]
 """A job of many: task, payload, options, and what decodes the result."""
@@ -26,6 +47,178 @@ Content = tuple[str, bytes, JobOptions, Callable[[bytes], Any]]
 def not_sent(broken: UnavailableError) -> UnavailableError:
     """Make the error of a job that was not tried: an outage costs one wait, and not one a call."""
     return UnavailableError(f"not sent, since one before it failed: {broken}", sent=False)
+
+
+@final
+class EnqueueStream(Generic[T]):
+    """What became of each job of many, in the order of the input: its handle, or the error it met.
+
+    Made by `enqueue_stream` of a queue, client or app. Nothing is drawn or sent before it is iterated over, once and in
+    one task. It may be left at any moment: what was sent stays, nothing else is sent, and nothing else is drawn.
+    """
+
+    def __init__(
+        self,
+        source: Iterable[Any] | AsyncIterable[Any],
+        content: Callable[[Any], tuple[Queue, Content]],
+        *,
+        check: Callable[[], None],
+        progress: Callable[[int], Awaitable[None]] | None,
+    ) -> None:
+        self._slow: AsyncIterator[Any] | None = None
+        self._source: Iterator[Any] = iter(())
+        if isinstance(source, AsyncIterable):
+            self._slow = aiter(source)
+        else:
+            self._source = iter(source)
+        self._content = content
+        self._check = check
+        self._progress = progress
+        self._answered = 0
+        self._found: Iterator[JobHandle[T] | EchoMQError] = iter(())
+        self._broken: UnavailableError | None = None
+        self._within = False
+
+    def __aiter__(self) -> AsyncIterator[JobHandle[T] | EchoMQError]:
+        return self
+
+    async def __anext__(self) -> JobHandle[T] | EchoMQError:
+        """Answer the next job's handle or error; if none is known, draw, send and wait for a round of them.
+
+        Raises:
+            TypeError: A payload is not bytes, or the source raised it. Jobs before it may be queued.
+            RuntimeError: The client is closed, or of another event loop; or this stream was broken off.
+            StopAsyncIteration: That was all.
+
+        Cancellation: a checkpoint where a round begins. Cancelled in the middle of one, what was sent stays, and what of
+            it was queued is not told any more: the stream is over.
+        """
+        answer = next(self._found, None)
+        if answer is not None:
+            return answer
+        self._found = iter(await self.next_round())
+        answer = next(self._found, None)
+        if answer is None:
+            raise StopAsyncIteration
+        return answer
+
+    async def collect(self) -> list[JobHandle[T] | EchoMQError]:
+        """Answer all of them: what `enqueue_many` does."""
+        answers: list[JobHandle[T] | EchoMQError] = []
+        while some := await self.next_round():
+            answers += some
+        return answers
+
+    async def next_round(self) -> list[JobHandle[T] | EchoMQError]:
+        """Draw and send a round of jobs, and answer what became of them; nothing: that was all. Raises as `__anext__`."""
+        if self._within:
+            raise RuntimeError("this stream was broken off in the middle, or another task draws from it: make another")
+        self._check()
+        await anyio.lowlevel.checkpoint()
+        self._within = True
+        round_ = _Round(self._broken)
+        try:
+            await (self._draw(round_) if self._slow is None else self._draw_slowly(round_, self._slow))
+            while round_.window.open:
+                await self._wait(round_.window)
+        except BaseException:
+            round_.window.leave()
+            raise
+        answers = await round_.settle()
+        self._broken = round_.broken
+        self._answered += len(answers)
+        if answers and self._progress is not None:
+            await self._progress(self._answered)
+        self._within = False
+        return answers
+
+    async def _draw(self, round_: _Round) -> None:
+        content, answers, window, end = self._content, round_.answers, round_.window, object()
+        while round_.room > 0 and len(answers) < AT_ONCE and window.broken is None:
+            drawn = next(self._source, end)
+            if drawn is end:
+                return
+            round_.take(*content(drawn))
+            if window.full:
+                await self._wait(window)
+
+    async def _draw_slowly(self, round_: _Round, source: AsyncIterator[Any]) -> None:
+        content, answers, window = self._content, round_.answers, round_.window
+        ends = anyio.current_time() + ROUND_SECONDS
+        async for drawn in source:
+            round_.take(*content(drawn))
+            if window.full:
+                await self._wait(window)
+            if round_.room <= 0 or len(answers) >= AT_ONCE or window.broken is not None:
+                return
+            if anyio.current_time() >= ends:
+                return
+
+    async def _wait(self, window: Window) -> None:
+        await window.wait()
+        self._check()
+
+
+@final
+class _Round:
+    """The jobs of one round, made as they are drawn, and what their verdicts are matched with."""
+
+    __slots__ = ("_enter", "_last", "_outcomes", "_queues", "_sent", "answers", "broken", "room", "window")
+
+    def __init__(self, broken: UnavailableError | None) -> None:
+        self.answers: list[Any] = []
+        self.broken = broken
+        """What an earlier job failed by: nothing more is sent."""
+        self.room = BYTES_AT_ONCE
+        self._outcomes: list[Any] = []
+        self.window = Window(self._outcomes)
+        self._sent: list[tuple[int, StampedJob, Queue, Callable[[bytes], Any]]] = []
+        self._queues: set[str] = set()
+        self._last: Queue | None = None
+        self._enter: Any = None
+
+    def take(self, queue: Queue, content: Content) -> None:
+        """Make a job and send it; one that cannot be made, too large say, is answered here and fails no other."""
+        answers = self.answers
+        if self.broken is not None:
+            answers.append(not_sent(self.broken))
+            return
+        task, payload, options, read = content
+        try:
+            job = options.new_job(task, payload)
+        except InvalidJobError as error:
+            answers.append(error)
+            return
+        if queue is not self._last:
+            self._last, self._enter = queue, queue.enqueues.enter
+            self._queues.add(queue.name)
+            self.window.widen(min(len(self._queues), MAX_WIDTH))
+        self._enter(job, self.window)
+        self._sent.append((len(answers), job, queue, read))
+        answers.append(None)
+        self.room -= len(payload)
+
+    async def settle(self) -> list[Any]:
+        """Make the answers of the verdicts."""
+        answers = self.answers
+        for (at, job, queue, read), outcome in zip(self._sent, self._outcomes, strict=True):
+            if type(outcome) is not Verdict:
+                answers[at] = outcome
+                if isinstance(outcome, UnavailableError):
+                    self.broken = outcome
+            elif outcome.code == "admitted":
+                answers[at] = JobHandle(job.id, queue.name, "admitted", queue, read)
+            elif outcome.code == COLLISION:
+                try:
+                    answers[at] = await queue.send(job.again(), read)
+                except EchoMQError as error:
+                    answers[at] = error
+            else:
+                answers[at] = queue.answer(job.id, outcome, read)
+        return answers
+
+
+# --- by portions, for the client that blocks --------------------------------------------------
 
 
 def broken_by(answers: list[Any]) -> UnavailableError | None:
@@ -54,37 +247,3 @@ def by_queue(portion: list[JobCall[T]]) -> dict[str, list[int]]:
     for at, call in enumerate(portion):
         places.setdefault(call.queue, []).append(at)
     return places
-
-
-@final
-class Round:
-    """Makes the jobs of one round as they are drawn, and keeps what their verdicts are matched with."""
-
-    __slots__ = ("_answers", "_source", "jobs", "places", "reads")
-
-    def __init__(self, source: Iterator[Content], answers: list[Any]) -> None:
-        self._source = source
-        self._answers = answers
-        self.jobs: list[StampedJob] = []
-        self.reads: list[Any] = []
-        self.places: list[int] = []
-
-    def __iter__(self) -> Iterator[StampedJob]:
-        answers, jobs, reads, places = self._answers, self.jobs, self.reads, self.places
-        room = BYTES_AT_ONCE
-        while room > 0 and len(jobs) < AT_ONCE:
-            drawn = next(self._source, None)
-            if drawn is None:
-                return
-            task, payload, options, read = drawn
-            try:
-                job = options.new_job(task, payload)
-            except InvalidJobError as error:
-                answers.append(error)  # too large, say: it fails no other
-                continue
-            places.append(len(answers))
-            answers.append(None)
-            jobs.append(job)
-            reads.append(read)
-            room -= len(payload)
-            yield job

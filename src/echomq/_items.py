@@ -6,14 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from echomq.errors import InvalidJobError, JobStateError
+from echomq.limits import lane_name
 from echomq.protocol._convert import shown
 from echomq.protocol.ids import check_id
-from echomq.protocol.refusals import DUPLICATE
+from echomq.protocol.refusals import DUPLICATE, REPLACED
 from echomq.protocol.states import State
 
 if TYPE_CHECKING:
     from echomq.errors import EchoMQError
     from echomq.protocol.refusals import Verdict
+    from echomq.results import EnqueueOutcome
 
 MINTS: Final = 5
 """Times a job is given an id when the ones before turned out to be taken; once is a rare accident."""
@@ -23,8 +25,11 @@ MAX_PAGE: Final = 256
 """Jobs of one page at most."""
 MAX_OFFSET: Final = 10**14 - 1
 """Jobs that a page may skip at most: a script reads no larger number."""
+DRAIN_ROUND: Final = 256
+"""Jobs that one round of draining removes at most."""
 CANCEL_STATES: Final = "pending, schedule or active"
 """Where a job can be cancelled."""
+_IN_LANES: Final = (State.PENDING, State.ACTIVE)
 _BROWSABLE: Final = (State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD, State.DONE)
 
 
@@ -60,18 +65,55 @@ def check_reason(reason: str) -> str:
     return text
 
 
-def check_page(state: str, offset: int, count: int) -> None:
-    """Check what a page is asked by.
+def check_page(state: str, offset: int, count: int, lane: str = "") -> str:
+    """Check what a page is asked by, and answer the lane.
 
     Raises:
-        ValueError: Not a state with jobs to browse, or a number out of range.
+        ValueError: Not a state with jobs to browse, a number out of range, not a lane, or lanes have no such state.
     """
     if state not in _BROWSABLE:
         raise ValueError(f"a state is one of {', '.join(_BROWSABLE)}, not {shown(state)}")
+    lane = lane_name(lane)
+    if lane and state not in _IN_LANES:
+        raise ValueError(f"a lane has jobs that are {' or '.join(_IN_LANES)}; {state!r} is browsed for the whole queue")
+    check_count(count)
     if type(offset) is not int or not 0 <= offset <= MAX_OFFSET:
         raise ValueError(f"an offset is an int in 0..{MAX_OFFSET}, not {shown(offset)}")
+    return lane
+
+
+def check_count(count: int, of: str = "jobs") -> None:
+    """Check how many a page is to have.
+
+    Raises:
+        ValueError: Not 1 to 256.
+    """
     if type(count) is not int or not 1 <= count <= MAX_PAGE:
-        raise ValueError(f"a page has 1 to {MAX_PAGE} jobs, not {shown(count)}")
+        raise ValueError(f"a page has 1 to {MAX_PAGE} {of}, not {shown(count)}")
+
+
+def check_cursor(cursor: int) -> None:
+    """Check where a page of lanes is to begin.
+
+    Raises:
+        ValueError: Not what a page before it said.
+    """
+    if type(cursor) is not int or not 0 <= cursor <= MAX_OFFSET:
+        raise ValueError(f"a cursor is 0, or the last page's cursor, not {shown(cursor)}")
+
+
+def holder_of(verdict: Verdict) -> tuple[str, EnqueueOutcome] | None:
+    """Read a verdict of `enqueue`: which other job holds the dedup key, and what became of it; None when none does."""
+    if verdict.code == DUPLICATE:
+        return verdict.detail, "duplicate"
+    if verdict.code == REPLACED:
+        return verdict.detail, "replaced"
+    return None
+
+
+def reassign_error(verdict: Verdict, id: str, queue: str) -> EchoMQError | None:
+    """Read a verdict of `reassign`."""
+    return verdict.error(id=id, queue=queue, expected="pending, schedule or dead")
 
 
 def remove_error(verdict: Verdict, id: str, queue: str) -> EchoMQError | None:

@@ -8,7 +8,8 @@ from typing import Any, Final, TypedDict, Unpack, final
 
 import attrs
 
-from echomq.protocol.newjob import NewJob
+from echomq.limits import lane_name
+from echomq.protocol.newjob import DedupMode, NewJob
 from echomq.protocol.stamps import JobStamp, StampedJob
 from echomq.protocol.times import to_ms, unix_ms
 
@@ -21,8 +22,10 @@ class EnqueueOptions(TypedDict, total=False):
     | `delay` | seconds or a timedelta: not before this long after admission, by the server's clock |
     | `at` | an aware datetime: not before this moment. Not together with `delay` |
     | `priority` | -2047 to 2047, higher is served first; 0 by default |
+    | `lane` | the lane it waits in, such as a tenant's name: lanes take turns. "": with the jobs that have none |
     | `dedup` | while a job with this key lives, another one is refused as its duplicate |
-    | `dedup_window` | seconds or a timedelta from admission: the key lasts so long, whatever becomes of the job |
+    | `dedup_mode` | what a job does whose key a waiting job holds. `reject` (by default): it is refused. `replace`: the waiting job gets its content, and keeps its id and its turn. `debounce`: the same, and the waiting job's `delay` starts again |
+    | `dedup_window` | throttle: seconds or a timedelta from admission: the key lasts so long, whatever becomes of the job, and the first one wins. Not together with a mode |
     | `max_attempts` | how many failures bury the job; by default what the worker's task says |
     | `max_stalls` | how many expired leases it survives; 3 by default. 0 with one attempt: no crash or failure repeats it |
     | `timeout` | seconds or a timedelta that one attempt may run; by default what the worker's task says |
@@ -33,7 +36,9 @@ class EnqueueOptions(TypedDict, total=False):
     delay: float | dt.timedelta | None
     at: dt.datetime | None
     priority: int | None
+    lane: str | None
     dedup: str | None
+    dedup_mode: DedupMode | None
     dedup_window: float | dt.timedelta | None
     max_attempts: int | None
     max_stalls: int | None
@@ -48,7 +53,9 @@ _ROW_NAMES: Final = {
     "delay": ("delay_ms", to_ms),
     "at": ("at_ms", unix_ms),
     "priority": ("priority", None),
+    "lane": ("lane", lane_name),
     "dedup": ("dedup", None),
+    "dedup_mode": ("dedup_mode", None),
     "dedup_window": ("dedup_window_ms", to_ms),
     "max_attempts": ("max_attempts", None),
     "max_stalls": ("max_stalls", None),
@@ -56,6 +63,8 @@ _ROW_NAMES: Final = {
     "result_ttl": ("result_ttl_ms", to_ms),
     "headers": ("headers", dict),
 }
+_EXCLUSIVE: Final = (("delay", "at"), ("at", "delay"), ("dedup_mode", "dedup_window"), ("dedup_window", "dedup_mode"))
+_NAUGHT: Final = frozenset({"result_ttl_ms", "lane"})
 
 
 @final
@@ -86,11 +95,10 @@ class JobOptions:
                 raise TypeError(f"unknown option {name!r}; there are {', '.join(_ROW_NAMES)}")
             if value is not None:
                 fields[row_name] = value if convert is None else _converted(name, value, convert)
-        # Of two ways to say when, the later word wins; both at once are refused by the check below.
-        if given.get("delay") is not None and given.get("at") is None:
-            fields.pop("at_ms", None)
-        elif given.get("at") is not None and given.get("delay") is None:
-            fields.pop("delay_ms", None)
+        # Of two words that exclude each other, the later one wins; both at once are refused by the check below.
+        for one, other in _EXCLUSIVE:
+            if given.get(one) not in {None, "reject"} and given.get(other) is None:
+                fields.pop(_ROW_NAMES[other][0], None)
         options = JobOptions(fields)
         options.stamp("")
         return options
@@ -105,8 +113,8 @@ class JobOptions:
         stamp = self._stamps.get(task)
         if stamp is None:
             fields = self.fields
-            if fields.get("result_ttl_ms") == 0:
-                fields = {name: value for name, value in fields.items() if name != "result_ttl_ms"}
+            # What says no, said by a later word: no result, no lane.
+            fields = {name: value for name, value in fields.items() if value or name not in _NAUGHT}
             if len(self._stamps) >= _MAX_STAMPS:
                 self._stamps.clear()
             stamp = self._stamps[task] = JobStamp(NewJob(task=task, **fields))

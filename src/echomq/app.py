@@ -16,21 +16,31 @@ A program's `jobs.py`, and then what it does::
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType, TracebackType
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, final, overload
 
+import attrs
+
+from echomq._bulk import EnqueueStream
 from echomq._options import JobOptions
 from echomq.backoff import DEFAULT_BACKOFF, Backoff
 from echomq.client import Client, open_client
 from echomq.errors import EchoMQError
 from echomq.job import Job, SyncJob
+from echomq.limits import Rate, spell_queue
 from echomq.protocol.codec import Codec
-from echomq.protocol.keys import check_prefix, check_queue_name, check_task_name
+from echomq.protocol.keys import QueueKeys, check_prefix, check_queue_name, check_task_name
 from echomq.queue import Queue
 from echomq.results import JobHandle, Results
 from echomq.tasks import DEFAULT_CODEC, JobCall, Task, TaskCaller
+
+if TYPE_CHECKING:
+    from echomq._channels import Channels
+    from echomq.transitions.configure import EventLevel
+    from echomq.transitions.settings import Named
+    from echomq.wire.client import WireClient
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,6 +91,7 @@ class App:
         self._unavailable_after = unavailable_after
         self._name = name
         self._tasks: dict[str, Task[Any, Any]] = {}
+        self._declared: dict[str, _DeclaredQueue] = {}
         self._opening: AbstractAsyncContextManager[Client] | None = None
         self._client: Client | None = None
         self._pid = 0
@@ -231,6 +242,8 @@ class App:
         except BaseException:
             self._opening = None
             raise
+        for name, declared in self._declared.items():
+            self._client.declare(name, declared.settings)
         return self
 
     async def __aexit__(
@@ -269,9 +282,69 @@ class App:
 
     # --- for producers ----------------------------------------------------------------------
 
-    def queue(self, name: str) -> Queue:
-        """Answer a queue of the open client."""
-        return self.client.queue(name)
+    def queue(
+        self,
+        name: str,
+        *,
+        limit: int | None = None,
+        rate: Rate | None = None,
+        max_size: int | None = None,
+        events: EventLevel | None = None,
+    ) -> Queue:
+        """Answer a queue of the open client; or, with settings, declare these, whether the app is open or not.
+
+        As in::
+
+            mails = app.queue("mails", limit=10, rate=echomq.Rate(100, per=60))
+
+
+            @app.task(queue=mails.name)
+            async def send(to: str) -> None: ...
+
+        Declaring does no I/O. When the queue is first used while the app is open (a job is enqueued, `app.queue(name)`
+        asked for it, a worker begins to serve it), the settings go to the server, before the first job if it is there;
+        as long as it is not, they are sent again and again, and nobody waits for that. They fill **only what is not set
+        on the server yet**: the operator's word wins, and so does what an earlier version of the program declared. To
+        change a setting that stands, there is `queue.configure(limit=20)`.
+
+        Args:
+            name: The queue.
+            limit: How many of its jobs may run at once, over all workers; None: nothing is declared.
+            rate: How many may start in a time, over all workers; None: nothing is declared.
+            max_size: How many jobs may wait before enqueues are refused; None: nothing is declared.
+            events: Which events it keeps in its stream; None: nothing is declared.
+
+        Returns:
+            The queue. One with declared settings is there before the app is opened, and works while it is open.
+
+        Raises:
+            TypeError, ValueError: A value does not fit, or another one was declared for this queue before.
+            RuntimeError: The app is not open, and nothing is declared for the queue.
+        """
+        given = {"limit": limit, "rate": rate, "max_size": max_size, "events": events}
+        settings = {what: value for what, value in given.items() if value is not None}
+        if settings:
+            self._declare(name, spell_queue(settings))
+        declared = self._declared.get(name)
+        if declared is None:
+            return self.client.queue(name)
+        if self.is_open:
+            self.client.queue(name)  # which sends the settings
+        return declared.queue
+
+    def _declare(self, name: str, settings: Named) -> None:
+        declared = self._declared.get(name)
+        if declared is None:
+            keys = QueueKeys(prefix=self.prefix, queue=name)
+            declared = _DeclaredQueue(Queue(_Door(self, name), keys, self.codec))
+        before = declared.settings
+        for what, value in settings.items():
+            if before.get(what, value) != value:
+                raise ValueError(f"queue {name!r}: {what} is declared twice, as {before[what]} and as {value}")
+        before.update(settings)
+        self._declared[name] = declared
+        if self.is_open:
+            self.client.declare(name, settings)
 
     def handle(self, id: str, queue: str) -> JobHandle[Any]:
         """Make a handle for a job that was enqueued earlier, or elsewhere. See `Client.handle`."""
@@ -281,8 +354,20 @@ class App:
         """Enqueue one call of a task. See `Queue.enqueue` for what it promises."""
         return await self.client.enqueue(call)
 
+    def enqueue_stream(
+        self,
+        calls: Iterable[JobCall[T]] | AsyncIterable[JobCall[T]],
+        *,
+        progress: Callable[[int], Awaitable[None]] | None = None,
+    ) -> EnqueueStream[T]:
+        """Enqueue any number of calls in memory that does not grow with their number. See `Client.enqueue_stream`."""
+        return self.client.enqueue_stream(calls, progress=progress)
+
     async def enqueue_many(
-        self, calls: Iterable[JobCall[T]], *, progress: Callable[[int], Awaitable[None]] | None = None
+        self,
+        calls: Iterable[JobCall[T]] | AsyncIterable[JobCall[T]],
+        *,
+        progress: Callable[[int], Awaitable[None]] | None = None,
     ) -> list[JobHandle[T] | EchoMQError]:
         """Enqueue any number of calls: `app.enqueue_many(thumbnail.call(p) for p in paths)`. See `Client.enqueue_many`."""
         return await self.client.enqueue_many(calls, progress=progress)
@@ -290,3 +375,33 @@ class App:
     def results(self, handles: Iterable[JobHandle[T]]) -> Results[T]:
         """Answer an asynchronous iterator over (handle, result or error) as the jobs finish. See `Client.results`."""
         return self.client.results(handles)
+
+
+@final
+class _Door:
+    """What is behind a queue that was declared: the app's client, when there is one."""
+
+    __slots__ = ("_app", "_name")
+
+    def __init__(self, app: App, name: str) -> None:
+        self._app = app
+        self._name = name
+
+    @property
+    def wire(self) -> WireClient:
+        client = self._app.client
+        client.queue(self._name)  # its settings go first
+        return client.wire
+
+    @property
+    def channels(self) -> Channels:
+        return self._app.client.channels
+
+
+@final
+@attrs.frozen
+class _DeclaredQueue:
+    """A queue that was declared."""
+
+    queue: Queue
+    settings: Named = attrs.field(factory=dict)

@@ -9,16 +9,15 @@ It is open for as long as it is used::
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import anyio
-import anyio.lowlevel
 
-from echomq._bulk import Content, broken_by, by_queue, content_of, not_sent, take_portion
+from echomq._bulk import Content, EnqueueStream
 from echomq._channels import Channels
+from echomq._declared import Declared
 from echomq.errors import EchoMQError
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import QueueKeys, check_prefix
@@ -28,6 +27,7 @@ from echomq.wire.client import WireClient, open_wire
 
 if TYPE_CHECKING:
     from echomq.tasks import JobCall
+    from echomq.transitions.settings import Named
 
 T = TypeVar("T")
 
@@ -54,21 +54,23 @@ class Client:
     Used from another event loop, from another thread or in a forked child, it raises `RuntimeError` and does nothing.
     """
 
-    def __init__(self, wire: WireClient, channels: Channels, *, prefix: str, codec: Codec) -> None:
+    def __init__(self, wire: WireClient, channels: Channels, declared: Declared, *, prefix: str, codec: Codec) -> None:
         self.wire = wire
         """What runs transitions."""
         self.prefix = prefix
         """What its keys begin with."""
         self.codec = codec
         """What encodes and decodes values."""
-        self._channels = channels
+        self.channels = channels
+        """Where results are told."""
+        self._declared = declared
         self._queues: dict[str, Queue] = {}
 
     def __repr__(self) -> str:
         return f"<Client {self.wire.url}>"
 
     def queue(self, name: str) -> Queue:
-        """Answer a queue, always the same object for a name. Nothing is sent: a queue begins with its first job.
+        """Answer a queue, always the same object for a name. Nothing is sent, unless an app has declared settings for it.
 
         Raises:
             ValueError: A queue cannot have that name.
@@ -76,8 +78,14 @@ class Client:
         queue = self._queues.get(name)
         if queue is None:
             keys = QueueKeys(prefix=self.prefix, queue=name)
-            queue = self._queues[name] = Queue(self.wire, self._channels, keys, self.codec)
+            queue = self._queues[name] = Queue(self, keys, self.codec)
+        if self._declared.unsent:
+            self._declared.send(queue.keys)
         return queue
+
+    def declare(self, name: str, settings: Named) -> None:
+        """Note settings of a queue, spelled, to be sent when it is first used: what is set already stays. See `App.queue`."""
+        self._declared.add(name, settings)
 
     def handle(self, id: str, queue: str) -> JobHandle[Any]:
         """Make a handle for a job that was enqueued earlier, or elsewhere. Nothing is sent.
@@ -92,47 +100,45 @@ class Client:
         queue = self.queue(call.queue)
         return await queue.send(call.options.new_job(call.task, call.payload), call.read)
 
-    async def enqueue_many(
-        self, calls: Iterable[JobCall[T]], *, progress: Callable[[int], Awaitable[None]] | None = None
-    ) -> list[JobHandle[T] | EchoMQError]:
-        """Enqueue any number of calls, also of several tasks and queues, a few hundred a call of the server.
+    def enqueue_stream(
+        self,
+        calls: Iterable[JobCall[T]] | AsyncIterable[JobCall[T]],
+        *,
+        progress: Callable[[int], Awaitable[None]] | None = None,
+    ) -> EnqueueStream[T]:
+        """Enqueue any number of calls, also of several tasks and queues, in memory that does not grow with their number.
 
         Args:
-            calls: Any iterable, also one longer than memory; it is drawn from in bounded portions.
+            calls: Any iterable, asynchronous ones too; see `Queue.enqueue_stream` for how it is drawn from.
             progress: Awaited now and then with the number of jobs that have been answered.
 
         Returns:
-            For each call, in order, the job's handle, or the error it met. One that is refused fails no other. After
-            an `UnavailableError` the rest is not sent.
+            An asynchronous iterator: for each call, in order, the job's handle, or the error it met. One that is refused
+            fails no other. After an `UnavailableError` the rest is not sent: each is answered with an error that says
+            so.
+
+        Server effect, Cancellation, Delivery: as for `Queue.enqueue_stream`.
+        """
+
+        def content(call: JobCall[T]) -> tuple[Queue, Content]:
+            return self.queue(call.queue), (call.task, call.payload, call.options, call.read)
+
+        return EnqueueStream(calls, content, check=self.wire.check, progress=progress)
+
+    async def enqueue_many(
+        self,
+        calls: Iterable[JobCall[T]] | AsyncIterable[JobCall[T]],
+        *,
+        progress: Callable[[int], Awaitable[None]] | None = None,
+    ) -> list[JobHandle[T] | EchoMQError]:
+        """Enqueue any number of calls, and answer what became of all of them; see `enqueue_stream` for its arguments.
+
+        Returns:
+            For each call, in order, the job's handle, or the error it met.
 
         Server effect, Cancellation, Delivery: as for `Queue.enqueue_many`.
         """
-        self.wire.check()
-        source = iter(calls)
-        first = next(source, None)
-        if first is None:
-            await anyio.lowlevel.checkpoint()
-            return []
-        # Nearly always all go to one queue: then they are made while those before them are on the wire.
-        other: list[JobCall[T]] = []
-        run = _of_one_queue(first, source, other)
-        answers: list[Any] = await self.queue(first.queue).send_many(run, progress)
-        rest = chain(other, source)
-        broken = broken_by(answers)
-        while portion := list(take_portion(rest)):
-            start = len(answers)
-            answers += [None] * len(portion)
-            for name, ats in by_queue(portion).items():
-                if broken is None:
-                    sent = await self.queue(name).send_many(content_of(portion[at]) for at in ats)
-                    broken = broken_by(sent)
-                else:
-                    sent = [not_sent(broken) for _ in ats]
-                for at, answer in zip(ats, sent, strict=True):
-                    answers[start + at] = answer
-            if progress is not None:
-                await progress(len(answers))
-        return answers
+        return await self.enqueue_stream(calls, progress=progress).collect()
 
     def results(self, handles: Iterable[JobHandle[T]]) -> Results[T]:
         """Answer an asynchronous iterator over (handle, result or error) as the jobs finish.
@@ -140,17 +146,6 @@ class Client:
         The errors are those that `handle.result()` would raise about the job. An outage is raised, not yielded.
         """
         return Results(handles)
-
-
-def _of_one_queue(first: JobCall[T], source: Iterator[JobCall[T]], other: list[JobCall[T]]) -> Iterator[Content]:
-    """Go through the calls of the first one's queue; the first of another ends it, and is put aside."""
-    yield content_of(first)
-    queue = first.queue
-    for call in source:
-        if call.queue != queue:
-            other.append(call)
-            return
-        yield call.task, call.payload, call.options, call.read
 
 
 def open_client(
@@ -191,14 +186,15 @@ async def _open(opening: AbstractAsyncContextManager[WireClient], prefix: str, c
     async with opening as wire:
         try:
             async with anyio.create_task_group() as tasks:
-                channels = Channels(wire, tasks)
+                channels, declared = Channels(wire, tasks), Declared(wire, tasks)
                 try:
-                    yield Client(wire, channels, prefix=prefix, codec=codec)
+                    yield Client(wire, channels, declared, prefix=prefix, codec=codec)
                 except BaseException as error:
                     own = error
                     raise
                 finally:
                     channels.close()
+                    declared.close()
         except BaseExceptionGroup as group:
             if own is None or group.exceptions != (own,):
                 raise

@@ -13,7 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar, final
 
 import anyio
 import anyio.lowlevel
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
+EnqueueOutcome = Literal["admitted", "duplicate", "replaced"]
+"""What an enqueue did. `admitted`: it made a job. `duplicate`: nothing, for another job holds the dedup key. `replaced`:
+the job that holds the dedup key waits, and has the new content now (`dedup_mode`)."""
 REREAD_AFTER: Final = 5.0
 """Seconds after which a waiter reads the row although no message came."""
 AT_ONCE: Final = 64
@@ -112,13 +115,18 @@ class JobHandle(Generic[R_co]):
     """A job that was enqueued, by its id: a value that costs nothing to keep, drop or make again (`app.handle`)."""
 
     id: str
-    """The job's id; that of the job which holds the dedup key when `admitted` is False."""
+    """The job's id: always that of the job which holds the dedup key, if there is one."""
     queue: str
     """Where it is."""
-    admitted: bool = attrs.field(eq=False)
-    """Whether this enqueue made the job; False: its dedup key was held, and this is the job that holds it."""
+    outcome: EnqueueOutcome = attrs.field(eq=False)
+    """What the enqueue did: see `EnqueueOutcome`."""
     _owner: Queue = attrs.field(eq=False, repr=False)
     _read: Callable[[bytes], R_co] = attrs.field(eq=False, repr=False)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether this enqueue made the job; False: its dedup key was held, and this is the job that holds it."""
+        return self.outcome == "admitted"
 
     @property
     def channel(self) -> str:
@@ -151,7 +159,7 @@ class JobHandle(Generic[R_co]):
             return await self._wait()
         timeout = to_wait(timeout)
         if not timeout:
-            ended = self.outcome(await self._owner.job(self.id))
+            ended = self.ending(await self._owner.job(self.id))
             if ended is not None:
                 return ended.value
         else:
@@ -164,12 +172,12 @@ class JobHandle(Generic[R_co]):
         owner = self._owner
         async with owner.channels.listen(self.channel) as bell:
             while True:
-                ended = self.outcome(await owner.job(self.id))
+                ended = self.ending(await owner.job(self.id))
                 if ended is not None:
                     return ended.value
                 await bell.wait(REREAD_AFTER)
 
-    def outcome(self, job: JobInFull | None) -> Ended[R_co] | None:
+    def ending(self, job: JobInFull | None) -> Ended[R_co] | None:
         """Tell from a job's row how it ended; see `read_outcome`."""
         return read_outcome(self.id, job, self._read)
 
@@ -279,7 +287,7 @@ class Results(Generic[T]):
         outcomes: list[tuple[JobHandle[T], T | EchoMQError]] = []
         for handle in handles:
             try:
-                ended = handle.outcome(job)
+                ended = handle.ending(job)
             except EchoMQError as error:
                 outcomes.append((handle, error))
             else:

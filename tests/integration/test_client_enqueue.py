@@ -76,7 +76,9 @@ async def test_enqueue_later_by_delay_or_moment(queue: Queue) -> None:
         ({"max_attempts": 0}, ValueError),
         ({"timeout": 0}, ValueError),
         ({"headers": {"a": 1}}, TypeError),
-        ({"lane": "acme"}, TypeError),
+        ({"lane": "ac{me}"}, ValueError),
+        ({"dedup_mode": "replace"}, InvalidJobError),
+        ({"colour": "red"}, TypeError),
     ],
 )
 async def test_enqueue_refuses_before_any_io(queue: Queue, options: dict, error: type[Exception]) -> None:

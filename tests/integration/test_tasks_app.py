@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import inspect
 import os
@@ -24,6 +25,7 @@ from echomq import (
     Fixed,
     Job,
     JobHandle,
+    RateLimited,
     Snooze,
     State,
     SyncJob,
@@ -433,6 +435,19 @@ async def test_task_stub_enqueues_without_the_handler(app: App, queue_name: str)
 
 
 # --- verdicts and backoff ---------------------------------------------------------------------
+
+
+def test_rate_limited_says_what_and_for_how_long() -> None:
+    """A number of seconds or a timedelta, from a millisecond to a day."""
+    assert (RateLimited(0.25).after, RateLimited(0.25).scope) == (0.25, "lane")
+    assert RateLimited(dt.timedelta(days=1), scope="queue").after == 86_400
+    for bad in (0, -1, 86_401, float("inf"), dt.timedelta(days=2)):
+        with pytest.raises(ValueError, match="duration|after"):
+            RateLimited(bad)
+    with pytest.raises(TypeError):
+        RateLimited("30")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'all'"):
+        RateLimited(1, scope="all")  # type: ignore[arg-type]
 
 
 def test_snooze_has_a_floor_unless_told_otherwise() -> None:

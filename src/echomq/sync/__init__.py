@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from echomq.sync.client import Client
 from echomq.sync.handles import JobHandle
+from echomq.sync.lanes import Lane
 from echomq.sync.queue import Queue
 
-__all__ = ["Client", "JobHandle", "Queue"]
+__all__ = ["Client", "JobHandle", "Lane", "Queue"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 import redis
@@ -95,28 +95,35 @@ class Client:
         """Enqueue one call of a task, as `task.call(...)` makes it. See `echomq.Queue.enqueue` for what it promises."""
         return self.queue(call.queue).send(call.options.new_job(call.task, call.payload), call.read)
 
-    def enqueue_many(
+    def enqueue_stream(
         self, calls: Iterable[JobCall[T]], *, progress: Callable[[int], None] | None = None
-    ) -> list[JobHandle[T] | EchoMQError]:
-        """Enqueue any number of calls, up to 128 of one queue a call of the server. See `echomq.Client.enqueue_many`."""
-        answers: list[Any] = []
+    ) -> Iterator[JobHandle[T] | EchoMQError]:
+        """Enqueue any number of calls, up to 128 of one queue a call, in memory that does not grow with their number.
+
+        Nothing is sent before the answers are iterated over. See `echomq.Client.enqueue_stream`.
+        """
         source = iter(calls)
         broken: UnavailableError | None = None
+        answered = 0
         while portion := list(take_portion(source)):
-            start = len(answers)
-            answers += [None] * len(portion)
-            answered = start
+            answers: list[Any] = [None] * len(portion)
             for name, ats in by_queue(portion).items():
                 if broken is None:
                     told = None if progress is None else _from(answered, progress)
-                    sent = self.queue(name).send_many((content_of(portion[at]) for at in ats), told)
+                    sent = list(self.queue(name).stream((content_of(portion[at]) for at in ats), told))
                     broken = broken_by(sent)
                 else:
                     sent = [not_sent(broken) for _ in ats]
                 for at, answer in zip(ats, sent, strict=True):
-                    answers[start + at] = answer
+                    answers[at] = answer
                 answered += len(ats)
-        return answers
+            yield from answers
+
+    def enqueue_many(
+        self, calls: Iterable[JobCall[T]], *, progress: Callable[[int], None] | None = None
+    ) -> list[JobHandle[T] | EchoMQError]:
+        """Enqueue any number of calls, up to 128 of one queue a call. See `echomq.Client.enqueue_many`."""
+        return list(self.enqueue_stream(calls, progress=progress))
 
 
 def _from(before: int, progress: Callable[[int], None]) -> Callable[[int], None]:

@@ -16,6 +16,7 @@ from echomq.sync.runner import BROKEN, mapped, reply_text
 if TYPE_CHECKING:
     from echomq.protocol.states import State
     from echomq.queue import CancelOutcome
+    from echomq.results import EnqueueOutcome
     from echomq.sync.queue import Queue
     from echomq.transitions import JobInFull
 
@@ -31,13 +32,18 @@ class JobHandle(Generic[R_co]):
     """A job that was enqueued, by its id. What `echomq.JobHandle` is, with methods that block."""
 
     id: str
-    """The job's id; that of the job which holds the dedup key when `admitted` is False."""
+    """The job's id: always that of the job which holds the dedup key, if there is one."""
     queue: str
     """Where it is."""
-    admitted: bool = attrs.field(eq=False)
-    """Whether this enqueue made the job."""
+    outcome: EnqueueOutcome = attrs.field(eq=False)
+    """What the enqueue did: see `echomq.results.EnqueueOutcome`."""
     _owner: Queue = attrs.field(eq=False, repr=False)
     _read: Callable[[bytes], R_co] = attrs.field(eq=False, repr=False)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether this enqueue made the job; False: its dedup key was held, and this is the job that holds it."""
+        return self.outcome == "admitted"
 
     def result(self, timeout: float | None = None) -> R_co:
         """Wait until the job has ended, and answer what its handler returned.

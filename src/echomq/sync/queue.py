@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from echomq._bulk import not_sent
@@ -13,16 +13,20 @@ from echomq._items import (
     check_ids,
     check_page,
     check_reason,
+    holder_of,
+    reassign_error,
     redrive_error,
     remove_error,
     taken,
 )
 from echomq._options import EnqueueOptions, JobOptions
 from echomq.errors import EchoMQError, InvalidJobError, UnavailableError
+from echomq.limits import QueueOptions, QueueSettings, lane_name, spell_queue
 from echomq.protocol.ids import check_id
-from echomq.protocol.refusals import COLLISION, DUPLICATE, Verdict
+from echomq.protocol.refusals import COLLISION, Verdict
 from echomq.protocol.times import to_seconds
 from echomq.sync.handles import JobHandle
+from echomq.sync.lanes import Lane, Lanes
 from echomq.transitions import (
     MAX_CALL_BYTES,
     MAX_ITEMS,
@@ -31,12 +35,14 @@ from echomq.transitions import (
     Counts,
     JobInFull,
     Page,
+    Reassignment,
     age,
     browse,
     configure,
     counts,
     pause,
     read_job,
+    read_settings,
     resume,
 )
 
@@ -47,7 +53,6 @@ if TYPE_CHECKING:
     from echomq.protocol.stamps import StampedJob
     from echomq.queue import CancelOutcome
     from echomq.sync.runner import Runner
-    from echomq.transitions.configure import EventLevel
 
 T = TypeVar("T")
 
@@ -77,7 +82,7 @@ class Queue:
         Raises:
             ValueError: Not an id.
         """
-        return JobHandle(check_id(id), self.name, admitted=True, owner=self, read=self._decode)
+        return JobHandle(check_id(id), self.name, "admitted", self, self._decode)
 
     # --- enqueueing -------------------------------------------------------------------------
 
@@ -92,6 +97,22 @@ class Queue:
             raise answer
         return answer
 
+    def enqueue_stream(
+        self,
+        payloads: Iterable[bytes],
+        *,
+        task: str = "",
+        progress: Callable[[int], None] | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Iterator[JobHandle[Any] | EchoMQError]:
+        """Enqueue any number of jobs, up to 128 a call, in memory that does not grow with their number.
+
+        Nothing is sent before the answers are iterated over. See `echomq.Queue.enqueue_stream`.
+        """
+        chosen = JobOptions.of(options)
+        chosen.stamp(task)
+        return self.stream(((task, payload, chosen, self._decode) for payload in payloads), progress)
+
     def enqueue_many(
         self,
         payloads: Iterable[bytes],
@@ -101,45 +122,46 @@ class Queue:
         **options: Unpack[EnqueueOptions],
     ) -> list[JobHandle[Any] | EchoMQError]:
         """Enqueue any number of jobs, up to 128 a call. See `echomq.Queue.enqueue_many`."""
-        chosen = JobOptions.of(options)
-        chosen.stamp(task)
-        return self.send_many(((task, payload, chosen, self._decode) for payload in payloads), progress)
+        return list(self.enqueue_stream(payloads, task=task, progress=progress, **options))
 
-    def send_many(self, jobs: Iterable[Content], progress: Callable[[int], None] | None = None) -> list[Any]:
+    def stream(self, jobs: Iterable[Content], progress: Callable[[int], None] | None = None) -> Iterator[Any]:
         """Enqueue jobs by task, payload, options and how to read the result."""
-        answers: list[Any] = []
         source = iter(jobs)
         held: tuple[StampedJob, Any] | None = None
+        answered = 0
         while True:
-            items: list[tuple[StampedJob, Any]] = [] if held is None else [held]
-            places = [] if held is None else [len(answers)]
-            before = len(answers)
-            answers += [None] * len(items)
-            held, room = None, MAX_CALL_BYTES - sum(job.size for job, _ in items)
+            answers: list[Any] = []
+            items: list[tuple[StampedJob, Any]] = []
+            places: list[int] = []
+            room = MAX_CALL_BYTES
+            if held is not None:
+                _place(held, items, places, answers)
+                room -= held[0].size
+            held = None
             for job, read in _made(islice(source, MAX_ITEMS - len(items)), answers):
                 if items and job.size > room:
                     held = (job, read)
                     break
-                places.append(len(answers))
-                answers.append(None)
-                items.append((job, read))
+                _place((job, read), items, places, answers)
                 room -= job.size
-            if not items:
-                if len(answers) == before:
-                    return answers
-                continue  # all that was drawn was refused here
-            try:
-                found = self._send_call([job for job, _ in items], [read for _, read in items])
-            except EchoMQError as error:
-                found = [error] * len(items)
-            for place, answer in zip(places, found, strict=True):
-                answers[place] = answer
+            if not answers:
+                return
+            found: list[Any] = []
+            if items:  # else all that was drawn was refused here
+                try:
+                    found = self._send_call([job for job, _ in items], [read for _, read in items])
+                except EchoMQError as error:
+                    found = [error] * len(items)
+                for place, answer in zip(places, found, strict=True):
+                    answers[place] = answer
+            answered += len(answers)
             if progress is not None:
-                progress(len(answers))
-            if isinstance(found[-1], UnavailableError):
-                rest = (1 if held else 0) + sum(1 for _ in source)
-                answers.extend(not_sent(found[-1]) for _ in range(rest))
-                return answers
+                progress(answered)
+            yield from answers
+            if found and isinstance(found[-1], UnavailableError):
+                for _ in chain([held] if held else [], source):
+                    yield not_sent(found[-1])
+                return
 
     def _send_call(self, jobs: list[StampedJob], reads: list[Any]) -> list[Any]:
         verdicts = self._multi("enqueue", jobs)
@@ -151,15 +173,16 @@ class Queue:
                 jobs[at] = jobs[at].again()
             for at, verdict in zip(collided, self._multi("enqueue", [jobs[at] for at in collided]), strict=True):
                 verdicts[at] = verdict
-        return [self._handle(job.id, verdict, read) for job, verdict, read in zip(jobs, verdicts, reads, strict=True)]
+        return [self._answer(job.id, verdict, read) for job, verdict, read in zip(jobs, verdicts, reads, strict=True)]
 
-    def _handle(self, id: str, verdict: Verdict, read: Callable[[bytes], T]) -> JobHandle[T] | EchoMQError:
-        if verdict.code == DUPLICATE:
-            return JobHandle(verdict.detail, self.name, admitted=False, owner=self, read=read)
+    def _answer(self, id: str, verdict: Verdict, read: Callable[[bytes], T]) -> JobHandle[T] | EchoMQError:
+        holder = holder_of(verdict)
+        if holder is not None:
+            return JobHandle(holder[0], self.name, holder[1], self, read)
         if verdict.code == COLLISION:
             return taken(id)
         error = verdict.error(id=id, queue=self.name)
-        return error or JobHandle(id, self.name, admitted=True, owner=self, read=read)
+        return error or JobHandle(id, self.name, "admitted", self, read)
 
     def _multi(self, verb: str, items: list[Any]) -> list[Verdict]:
         return self.runner.remembered(self.keys, verb, lambda call: MULTI[verb](self.keys, call, items))
@@ -183,14 +206,23 @@ class Queue:
         """Begin a new life for dead jobs. See `echomq.Queue.redrive`."""
         return self._each("redrive", check_ids(ids), redrive_error)
 
+    def reassign(self, ids: Iterable[str], *, lane: str) -> list[EchoMQError | None]:
+        """Move jobs that wait, or are dead, to another lane. See `echomq.Queue.reassign`."""
+        lane = lane_name(lane)
+        return self._each("reassign", check_ids(ids), reassign_error, lambda id: Reassignment(id, lane))
+
     def _each(
-        self, verb: str, ids: list[str], error_of: Callable[[Verdict, str, str], EchoMQError | None]
+        self,
+        verb: str,
+        ids: list[str],
+        error_of: Callable[[Verdict, str, str], EchoMQError | None],
+        item: Callable[[str], Any] = str,
     ) -> list[EchoMQError | None]:
         answers: list[EchoMQError | None] = []
         for start in range(0, len(ids), MAX_ITEMS):
             some = ids[start : start + MAX_ITEMS]
             try:
-                verdicts = self._multi(verb, some)
+                verdicts = self._multi(verb, list(map(item, some)))
             except EchoMQError as error:
                 answers += [error] * len(some)
             else:
@@ -211,27 +243,55 @@ class Queue:
         """Let jobs be claimed again. Answers whether this call did it."""
         return self.runner.remembered(self.keys, "resume", lambda call: resume(self.keys, call))
 
-    def configure(self, *, events: EventLevel) -> bool:
-        """Choose which events the queue keeps in its stream: `none`, `failures` (the default) or `all`."""
-        if events not in {"none", "failures", "all"}:
-            raise ValueError(f"events is none, failures or all, not {events!r}")
-        return self.runner.remembered(self.keys, "configure", lambda call: configure(self.keys, call, settings={"events": events}))
+    def configure(self, *, only_unset: bool = False, **settings: Unpack[QueueOptions]) -> bool:
+        """Change the queue's settings; those not named stay, and None clears one. See `echomq.Queue.configure`."""
+        spelled = spell_queue(settings)
+        return self.runner.remembered(
+            self.keys, "configure", lambda call: configure(self.keys, call, settings=spelled, only_unset=only_unset)
+        )
+
+    def settings(self) -> QueueSettings:
+        """Read what the queue was told."""
+        return QueueSettings.of(self.runner.run(read_settings(self.keys, self.runner.call())))
+
+    def lane(self, name: str) -> Lane:
+        """Answer one of its lanes; "" is the lane of the jobs without one. Nothing is sent.
+
+        Raises:
+            ValueError: A lane cannot have that name.
+        """
+        return Lane(self, name)
+
+    @property
+    def lanes(self) -> Lanes:
+        """Its lanes that have jobs or settings: `for lane in queue.lanes`, or by pages."""
+        return Lanes(self)
 
     def counts(self) -> Counts:
         """Count the jobs by state, and what has ended so far."""
         return self.runner.run(counts(self.keys, self.runner.call()))
 
-    def browse(self, state: str, *, offset: int = 0, count: int = 50, reverse: bool = False) -> Page:
+    def browse(self, state: str, *, offset: int = 0, count: int = 50, reverse: bool = False, lane: str = "") -> Page:
         """Read a page of a state's jobs, in the order of their turn. See `echomq.Queue.browse`."""
-        check_page(state, offset, count)
+        lane = check_page(state, offset, count, lane)
+        call = self.runner.call()
         return self.runner.run(
-            browse(self.keys, self.runner.call(), state=state, offset=offset, count=count, reverse=reverse)
+            browse(self.keys, call, state=state, offset=offset, count=count, reverse=reverse, lane=lane)
         )
 
     def age(self) -> tuple[str, float] | None:
         """Answer the job next in turn and for how many seconds it has been ready; None when none is."""
         oldest = self.runner.run(age(self.keys, self.runner.call()))
         return None if oldest is None else (oldest[0], to_seconds(oldest[1]))
+
+
+def _place(
+    job: tuple[StampedJob, Any], items: list[tuple[StampedJob, Any]], places: list[int], answers: list[Any]
+) -> None:
+    """Give a job the next place among the answers."""
+    places.append(len(answers))
+    answers.append(None)
+    items.append(job)
 
 
 def _made(drawn: Iterable[Content], answers: list[Any]) -> Iterator[tuple[StampedJob, Any]]:

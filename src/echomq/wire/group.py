@@ -194,7 +194,7 @@ class Group(Generic[I]):
         try:
             await entry.event.wait()
         except BaseException:
-            self._leave(entry)
+            self.leave(entry)
             raise
         outcome: Verdict | EchoMQError = entry.outcome
         if isinstance(outcome, Exception):
@@ -247,7 +247,7 @@ class Group(Generic[I]):
                     if window.broken is not None:
                         outcomes.append(window.unsent())
                         continue
-                    self._add(window.enter(item))
+                    self.enter(item, window)
                     if window.full:
                         break
                 else:
@@ -258,11 +258,28 @@ class Group(Generic[I]):
                 if progress is not None:
                     progress(len(outcomes) - window.open)
         except BaseException:
-            for entry in window.entries():
-                self._leave(entry)
+            window.leave()
             raise
         await anyio.lowlevel.checkpoint()
         return outcomes
+
+    def enter(self, item: I, window: Window) -> None:
+        """Send the item with others; its outcome gets the next place in the window. For callers in the client's loop.
+
+        Raises:
+            TypeError: The item cannot be packed; nothing was sent.
+        """
+        self._line.append(window.enter(item, self))
+        if self._call is None:
+            self._enter()
+
+    def leave(self, entry: Entry) -> None:
+        """Take an item out, or drop the verdict of one that has left: its caller is gone."""
+        # A rider is only marked: `Line.leave` of one that stands in no line would miscount.
+        if entry.riding:
+            entry.gone = True
+        else:
+            self._line.leave(entry)
 
     # --- for the call -----------------------------------------------------------------------
 
@@ -319,10 +336,3 @@ class Group(Generic[I]):
     def _enter(self, *, prompt: bool = False) -> None:
         self._call = GroupCall(self, prompt=prompt)
         self._slot.enter(self._call)
-
-    def _leave(self, entry: Entry) -> None:
-        # A rider is only marked: `Line.leave` of one that stands in no line would miscount.
-        if entry.riding:
-            entry.gone = True
-        else:
-            self._line.leave(entry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import anyio
 
@@ -13,8 +13,11 @@ from echomq.errors import UnavailableError
 from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Item
 from echomq.wire.packing import pack_item
 
+if TYPE_CHECKING:
+    from echomq.wire.group import Group
+
 _AHEAD: Final = 4
-"""Calls' worth of items that `many` keeps submitted: one on the wire, one ready, two of slack."""
+"""Calls' worth of items that a window keeps submitted: one on the wire, one ready, two of slack."""
 
 _log = get_logger("echomq.wire")
 
@@ -96,15 +99,16 @@ class Submitted(Entry):
 class Windowed(Entry):
     """One of many items: its outcome has a place among theirs."""
 
-    __slots__ = ("at", "window")
+    __slots__ = ("at", "group", "window")
 
-    def __init__(self, item: Item | str, window: Window, at: int) -> None:
+    def __init__(self, item: Item | str, window: Window, at: int, group: Group[Any]) -> None:
         # Sixty thousand a second: no chain of initialisers here.
         self.arguments, self.data = pack_item(item)
         self.give_up_at = None
         self.gone = self.riding = False
         self.window = window
         self.at = at
+        self.group = group
 
     def end(self, outcome: Any) -> None:
         """Put the outcome in its place, once."""
@@ -115,9 +119,9 @@ class Windowed(Entry):
 
 @final
 class Window:
-    """How much of `many` is submitted and not answered yet."""
+    """How much of many items is submitted and not answered yet, to one group or to several."""
 
-    __slots__ = ("_bytes", "_entries", "_event", "_outcomes", "broken", "open")
+    __slots__ = ("_bytes", "_entries", "_event", "_most", "_most_bytes", "_outcomes", "broken", "open")
 
     def __init__(self, outcomes: list[Any]) -> None:
         self._outcomes = outcomes
@@ -126,15 +130,21 @@ class Window:
         self._event: anyio.Event | None = None
         self.open = 0
         self.broken: UnavailableError | None = None
+        self.widen(1)
+
+    def widen(self, groups: int) -> None:
+        """Let so many groups' worth of items be submitted: each makes calls of its own."""
+        self._most = groups * _AHEAD * MAX_ITEMS
+        self._most_bytes = groups * _AHEAD * MAX_CALL_BYTES
 
     @property
     def full(self) -> bool:
         """Whether enough is submitted for now."""
-        return self.open >= _AHEAD * MAX_ITEMS or self._bytes >= _AHEAD * MAX_CALL_BYTES
+        return self.open >= self._most or self._bytes >= self._most_bytes
 
-    def enter(self, item: Item | str) -> Windowed:
+    def enter(self, item: Item | str, group: Group[Any]) -> Windowed:
         """Reserve the next place among the outcomes for an item."""
-        entry = Windowed(item, self, len(self._outcomes))
+        entry = Windowed(item, self, len(self._outcomes), group)
         self._outcomes.append(None)
         self._entries.append(entry)
         self.open += 1
@@ -152,9 +162,11 @@ class Window:
             self._event.set()
             self._event = None
 
-    def entries(self) -> list[Windowed]:
-        """Answer those that are still open, to take them out should the caller leave."""
-        return [entry for entry in self._entries if not entry.gone]
+    def leave(self) -> None:
+        """Take out those that are still open: the caller leaves."""
+        for entry in self._entries:
+            if not entry.gone:
+                entry.group.leave(entry)
 
     async def wait(self) -> None:
         """Wait for some outcome."""
