@@ -1,17 +1,25 @@
 """What a handler raises to say how its attempt ended (Runtime, section 4).
 
 A handler that returns has succeeded, and one that raises any other `Exception` has failed by its task's policy. These
-three say something else. They are exceptions so that they work from any depth of the handler's own code; they are no
+four say something else. They are exceptions so that they work from any depth of the handler's own code; they are no
 errors, and nobody but a handler raises them.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import final
+from typing import TYPE_CHECKING, Final, final
 
+from echomq.protocol._convert import shown
 from echomq.protocol.times import to_ms, to_seconds
 
+if TYPE_CHECKING:
+    from echomq.transitions.rate_limited import LimitScope
+
+LIMIT_SCOPES: Final = ("lane", "queue")
+"""What `RateLimited` may close."""
+MAX_CLOSING_MS: Final = 86_400_000
+"""A day: whoever wants a lane closed for longer pauses it."""
 SNOOZE_FLOOR = 1.0
 """Seconds: a handler that snoozes itself without delay would spin, and other jobs of the queue would wait."""
 
@@ -66,6 +74,39 @@ class Snooze(HandlerVerdict):
         """
         self.after = to_seconds(max(to_ms(after), to_ms(at_least)))
         super().__init__(f"again in {self.after:g} s")
+
+
+@final
+class RateLimited(HandlerVerdict):
+    """Too many: somebody else's limit is met (a 429). Close the lane or the queue for a while, and give the job back.
+
+    The job is pending again, at its turn, and has spent nothing of its budget; nothing of the lane (or of the queue) is
+    claimed before the time is over, but what runs goes on. A later word counts if it reaches further.
+
+    Attributes:
+        after: Seconds until jobs start again.
+        scope: What is closed: `lane` or `queue`.
+    """
+
+    def __init__(self, after: float | dt.timedelta, *, scope: LimitScope = "lane") -> None:
+        """Make the verdict.
+
+        Args:
+            after: Seconds or a timedelta, 1 ms to a day.
+            scope: `lane`: the job's lane; the jobs without one are a lane, too. `queue`: the whole queue.
+
+        Raises:
+            TypeError: `after` is neither a number nor a timedelta.
+            ValueError: `after` is out of range, or `scope` another word.
+        """
+        ms = to_ms(after)
+        if not 1 <= ms <= MAX_CLOSING_MS:
+            raise ValueError(f"after is 1 ms to a day, in seconds or as a timedelta, not {shown(after)}")
+        if scope not in LIMIT_SCOPES:
+            raise ValueError(f"scope is lane or queue, not {shown(scope)}")
+        self.after = to_seconds(ms)
+        self.scope: LimitScope = scope
+        super().__init__(f"nothing of the {scope} for {self.after:g} s")
 
 
 @final

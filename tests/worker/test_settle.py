@@ -12,10 +12,13 @@ from echomq.app import App
 from echomq.errors import ServerError
 from echomq.job import Job
 from echomq.protocol.refusals import Verdict
+from echomq.transitions import Closing
+from echomq.transitions.rate_limited import LimitScope
+from echomq.verdicts import RateLimited
 from echomq.worker import settle
 from echomq.worker.reasons import Raised, Returned
 from echomq.worker.timers import Timers
-from tests.worker.fakes import FakeCalls, make_lease, make_settler
+from tests.worker.fakes import FakeCalls, FakeGroup, make_lease, make_settler
 from tests.worker.support import proxied, running, until
 
 pytestmark = pytest.mark.anyio
@@ -142,3 +145,18 @@ async def test_completion_is_taken_over_only_for_the_same_work(differs: str) -> 
         holder="" if differs == "holder" else "nonce-1",
     )
     assert settler.take_over(claimed) == (differs == "nothing")
+
+
+@pytest.mark.parametrize("scope", ["lane", "queue"])
+async def test_rate_limited_closes_what_it_says(scope: LimitScope) -> None:
+    """Its verdict gives the job back under its fence, and names what is closed for how long; it is counted."""
+    settler = make_settler(Timers())
+    calls = FakeCalls()
+    lease = make_lease(calls, token=7)
+    settler.settle(lease, Raised(RateLimited(1.5, scope=scope)), None)
+    group: FakeGroup = calls.rate_limited
+    ((item, done),) = group.submitted
+    assert item == Closing("a", 7, "nonce-7", 1500, scope)
+    done(Verdict("ok"))
+    assert settler._counters.rate_limited == 1
+    assert settler.unsettled == 0

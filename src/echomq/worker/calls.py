@@ -32,6 +32,7 @@ class QueueCalls:
         self.release: Any = group(self.keys, "release")
         self.snooze: Any = group(self.keys, "snooze")
         self.end: Any = group(self.keys, "end")
+        self.rate_limited: Any = group(self.keys, "rate_limited")
         self.progress: Any = group(self.keys, "progress")
         self.checkpoint: Any = group(self.keys, "checkpoint")
         self.log: Any = group(self.keys, "log")

@@ -27,8 +27,8 @@ from echomq.errors import EchoMQError, EncodeError
 from echomq.protocol.failures import ErrorRecord, name_of, text_of, unfold
 from echomq.protocol.refusals import Verdict
 from echomq.protocol.times import to_ms, to_seconds
-from echomq.transitions import Completion, Ending, Failure, Release, Snoozed
-from echomq.verdicts import Discard, Retry, Snooze
+from echomq.transitions import Closing, Completion, Ending, Failure, Release, Snoozed
+from echomq.verdicts import Discard, RateLimited, Retry, Snooze
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 from echomq.worker.signals import Signal
 
@@ -258,6 +258,8 @@ class Settler:
         match leaf:
             case Snooze():
                 return calls.snooze, Snoozed(c.id, c.token, c.nonce, to_ms(leaf.after))
+            case RateLimited():
+                return calls.rate_limited, Closing(c.id, c.token, c.nonce, to_ms(leaf.after), leaf.scope)
             case Discard():
                 return calls.end, Ending(c.id, c.token, c.nonce, "discarded", bounded(leaf.reason))
             case Retry():

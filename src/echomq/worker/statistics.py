@@ -17,6 +17,8 @@ class Counters:
     failed: int = 0
     dead: int = 0
     snoozed: int = 0
+    rate_limited: int = 0
+    """Jobs given back by a handler's `RateLimited`."""
     released: int = 0
     cancelled: int = 0
     discarded: int = 0
@@ -39,6 +41,8 @@ class Counters:
             self.failed += 1
         elif verb == "snooze":
             self.snoozed += 1
+        elif verb == "rate_limited":
+            self.rate_limited += 1
         elif verb == "release":
             self.released += 1
 
