@@ -442,7 +442,7 @@ def test_rate_limited_says_what_and_for_how_long() -> None:
     assert (RateLimited(0.25).after, RateLimited(0.25).scope) == (0.25, "lane")
     assert RateLimited(dt.timedelta(days=1), scope="queue").after == 86_400
     for bad in (0, -1, 86_401, float("inf"), dt.timedelta(days=2)):
-        with pytest.raises(ValueError, match="duration|after"):
+        with pytest.raises(ValueError, match=r"duration|after"):
             RateLimited(bad)
     with pytest.raises(TypeError):
         RateLimited("30")  # type: ignore[arg-type]
