@@ -114,8 +114,12 @@ class EnqueueStream(Generic[T]):
         if self._within:
             raise RuntimeError("this stream was broken off in the middle, or another task draws from it: make another")
         self._check()
-        await anyio.lowlevel.checkpoint()
         self._within = True
+        try:
+            await anyio.lowlevel.checkpoint()
+        except BaseException:
+            self._within = False  # nothing was drawn
+            raise
         round_ = _Round(self._broken)
         try:
             await (self._draw(round_) if self._slow is None else self._draw_slowly(round_, self._slow))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import pytest
 import redis
@@ -136,7 +137,8 @@ async def test_drain_ends_under_load(queue: Queue, monkeypatch: pytest.MonkeyPat
 
 async def test_reassign_moves_what_waits_and_says_what_it_could_not(client: Client, queue: Queue) -> None:
     """Ready, scheduled and dead jobs move; one that runs is refused, and one that is gone."""
-    dead = await fail(client, queue, KeyError()) if await queue.enqueue(b"dead", lane="a") else ""
+    await queue.enqueue(b"dead", lane="a")
+    dead = await fail(client, queue, KeyError())
     await queue.enqueue(b"runs", lane="a")
     running = (await claim_one(client, queue)).id
     ready = await queue.enqueue(b"ready", lane="a")
@@ -183,9 +185,10 @@ async def test_lanes_come_by_pages_and_all_at_once(queue: Queue) -> None:
         assert isinstance(lane, LaneInfo)
         break
     gc.collect()  # nothing complains
-    for bad in ({"count": 0}, {"count": 257}, {"cursor": -1}, {"cursor": "x"}):
-        with pytest.raises(ValueError, match="lanes|cursor"):
-            await queue.lanes.page(**bad)  # type: ignore[arg-type]
+    wrong: list[dict[str, Any]] = [{"count": 0}, {"count": 257}, {"cursor": -1}, {"cursor": "x"}]
+    for bad in wrong:
+        with pytest.raises(ValueError, match=r"lanes|cursor"):
+            await queue.lanes.page(**bad)
 
 
 async def test_browse_by_lane_refuses_what_lanes_do_not_have(queue: Queue) -> None:
