@@ -42,6 +42,8 @@ MAX_WIDTH: Final = 16
 
 Content = tuple[str, bytes, JobOptions, Callable[[bytes], Any]]
 """A job of many: task, payload, options, and what decodes the result."""
+Sent = tuple["Queue", str, bytes, JobOptions, Callable[[bytes], Any]]
+"""The same, with where it goes before it."""
 
 
 def not_sent(broken: UnavailableError) -> UnavailableError:
@@ -60,7 +62,7 @@ class EnqueueStream(Generic[T]):
     def __init__(
         self,
         source: Iterable[Any] | AsyncIterable[Any],
-        content: Callable[[Any], tuple[Queue, Content]],
+        content: Callable[[Any], Sent],
         *,
         check: Callable[[], None],
         progress: Callable[[int], Awaitable[None]] | None,
@@ -142,7 +144,7 @@ class EnqueueStream(Generic[T]):
             drawn = next(self._source, end)
             if drawn is end:
                 return
-            round_.take(*content(drawn))
+            round_.take(content(drawn))
             if window.full:
                 await self._wait(window)
 
@@ -150,7 +152,7 @@ class EnqueueStream(Generic[T]):
         content, answers, window = self._content, round_.answers, round_.window
         ends = anyio.current_time() + ROUND_SECONDS
         async for drawn in source:
-            round_.take(*content(drawn))
+            round_.take(content(drawn))
             if window.full:
                 await self._wait(window)
             if round_.room <= 0 or len(answers) >= AT_ONCE or window.broken is not None:
@@ -181,13 +183,13 @@ class _Round:
         self._last: Queue | None = None
         self._enter: Any = None
 
-    def take(self, queue: Queue, content: Content) -> None:
+    def take(self, drawn: Sent) -> None:
         """Make a job and send it; one that cannot be made, too large say, is answered here and fails no other."""
         answers = self.answers
         if self.broken is not None:
             answers.append(not_sent(self.broken))
             return
-        task, payload, options, read = content
+        queue, task, payload, options, read = drawn
         try:
             job = options.new_job(task, payload)
         except InvalidJobError as error:
@@ -211,7 +213,7 @@ class _Round:
                 if isinstance(outcome, UnavailableError):
                     self.broken = outcome
             elif outcome.code == "admitted":
-                answers[at] = JobHandle(job.id, queue.name, "admitted", queue, read)
+                answers[at] = JobHandle(job.id, queue.keys.queue, "admitted", queue, read)
             elif outcome.code == COLLISION:
                 try:
                     answers[at] = await queue.send(job.again(), read)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import anyio
 
-from echomq._bulk import Content, EnqueueStream
+from echomq._bulk import EnqueueStream, Sent
 from echomq._channels import Channels
 from echomq._declared import Declared
 from echomq.errors import EchoMQError
@@ -120,8 +120,8 @@ class Client:
         Server effect, Cancellation, Delivery: as for `Queue.enqueue_stream`.
         """
 
-        def content(call: JobCall[T]) -> tuple[Queue, Content]:
-            return self.queue(call.queue), (call.task, call.payload, call.options, call.read)
+        def content(call: JobCall[T]) -> Sent:
+            return self.queue(call.queue), call.task, call.payload, call.options, call.read
 
         return EnqueueStream(calls, content, check=self.wire.check, progress=progress)
 

@@ -208,7 +208,7 @@ class Queue:
         chosen.stamp(task)
         return EnqueueStream(
             payloads,
-            lambda payload: (self, (task, payload, chosen, self._decode)),
+            lambda payload: (self, task, payload, chosen, self._decode),
             check=self._check,
             progress=progress,
         )
