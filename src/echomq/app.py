@@ -302,10 +302,11 @@ class App:
             async def send(to: str) -> None: ...
 
         Declaring does no I/O. When the queue is first used while the app is open (a job is enqueued, `app.queue(name)`
-        asked for it, a worker begins to serve it), the settings go to the server, before the first job if it is there;
-        as long as it is not, they are sent again and again, and nobody waits for that. They fill **only what is not set
-        on the server yet**: the operator's word wins, and so does what an earlier version of the program declared. To
-        change a setting that stands, there is `queue.configure(limit=20)`.
+        asked for it, a worker begins to serve it), the settings go to the server, in front of the first job; as long as
+        it is away, they are sent again and again, and nobody waits for that. (A server that does not know the script yet
+        may let a few jobs overtake.) They fill **only what is not set on the server yet**: the operator's word wins, and
+        so does what an earlier version of the program declared. To change a setting that stands, there is
+        `queue.configure(limit=20)`; for a program without an app, or a synchronous one, `only_unset=True`.
 
         Args:
             name: The queue.

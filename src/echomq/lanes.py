@@ -159,7 +159,8 @@ class Lane:
     async def resume(self) -> bool:
         """Let its jobs be claimed again. Answers whether this call did it.
 
-        Server effect: if it has jobs and may be served, it takes its turn again, and parked workers are woken.
+        Server effect: what a handler's `RateLimited` has closed is open again, too. If it has jobs and may be served, it
+            takes its turn, and parked workers are woken.
         Cancellation: a checkpoint; if cancelled after it was sent, the lane may be resumed.
         """
         return await self._set({"paused": ""})

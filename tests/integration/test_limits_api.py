@@ -108,8 +108,9 @@ def test_sync_settings_and_capacity(sync_client: sync.Client, queue_name: str) -
 # --- declared by a program --------------------------------------------------------------------
 
 
-async def test_declared_settings_are_there_before_the_first_job(app: App, queue_name: str) -> None:
+async def test_declared_settings_are_there_before_the_first_job(client: Client, app: App, queue_name: str) -> None:
     """Declared at import, sent at first use; and not for a queue that nobody uses."""
+    await client.queue(f"{queue_name}.known").configure(limit=1)  # the server knows the script
     queue = app.queue(queue_name, max_size=1, limit=5)
     other = app.queue(f"{queue_name}.b", limit=1)
     stub = app.task_stub("t", queue=queue_name)
@@ -119,7 +120,7 @@ async def test_declared_settings_are_there_before_the_first_job(app: App, queue_
         answers = await app.enqueue_many(stub.call(n) for n in range(3))
         assert [isinstance(answer, QueueFullError) for answer in answers] == [False, True, True]
         assert (await queue.settings()).limit == 5
-        looking = app.client.queue(other.name)
+    assert (await client.queue(other.name).settings()).limit is None
     async with app:  # again, and by the queue itself
         await queue.configure(limit=7)
     async with app:
@@ -127,7 +128,6 @@ async def test_declared_settings_are_there_before_the_first_job(app: App, queue_
         assert (await app.queue(queue_name).counts()).pending == 1
         with pytest.raises(QueueFullError):
             await queue.enqueue(b"")
-    assert looking.name == other.name
 
 
 async def test_declaring_is_checked_and_said_once(app: App, queue_name: str) -> None:

@@ -13,7 +13,8 @@ from echomq.app import App
 from echomq.backoff import Fixed
 from echomq.errors import JobFailedError
 from echomq.job import Job
-from echomq.verdicts import Discard, Retry, Snooze
+from echomq.transitions.rate_limited import LimitScope
+from echomq.verdicts import Discard, RateLimited, Retry, Snooze
 from echomq.worker.entry import run_worker
 from tests.worker.support import QUICK, Peek, running, until
 
@@ -262,3 +263,54 @@ async def test_timeout_fails_the_attempt(app: App, queue_name: str, peek: Peek, 
     assert error.type == "TimeoutError"
     assert "timeout" in error.message
     assert seen == [(True, "timeout")]
+
+
+@pytest.mark.parametrize("scope", ["lane", "queue"])
+async def test_rate_limited_closes_and_spends_nothing(app: App, queue_name: str, peek: Peek, scope: LimitScope) -> None:
+    """The job is pending again and the lane closed; the others go on, unless the queue was meant."""
+    tried: list[str] = []
+
+    @app.task(queue=queue_name, max_attempts=1)
+    async def handle(lane: str) -> None:
+        tried.append(lane)
+        if lane == "a":
+            raise RateLimited(60, scope=scope)
+
+    async with app, running(app, concurrency=1):
+        queue = app.queue(queue_name)
+        job = await handle.options(lane="a").enqueue("a")
+        await until(lambda: tried == ["a"] and peek.state(job.id) == "pending")
+        other = await handle.options(lane="b").enqueue("b")
+        if scope == "lane":
+            await until(lambda: peek.state(other.id) == "")
+            assert (await queue.lane("a").info()).closed == ("told to wait",)
+            assert (await queue.settings()).closed_for == 0
+        else:
+            await anyio.sleep(0.1)
+            assert peek.state(other.id) == "pending"
+            assert 50 < (await queue.settings()).closed_for <= 60
+    record = peek.record(job.id)
+    assert (record.failures, record.stalls, record.holder, record.attempts) == (0, 0, "", 1)
+    assert tried == (["a", "b"] if scope == "lane" else ["a"])
+    ((_, event),) = peek.events("rate_limited")
+    assert event[b"scope"] == scope.encode()
+
+
+async def test_lane_closed_by_a_handler_is_opened_by_resume(app: App, queue_name: str) -> None:
+    """And its jobs run at once."""
+    tried: list[int] = []
+
+    @app.task(queue=queue_name)
+    async def handle() -> None:
+        tried.append(1)
+        if len(tried) == 1:
+            raise RateLimited(60)
+
+    async with app, running(app):
+        await handle.enqueue()
+        await until(lambda: tried == [1])
+        lane = app.queue(queue_name).lane("")
+        while (await lane.info()).servable:  # noqa: ASYNC110 - the server sets no event
+            await anyio.sleep(0.01)
+        assert await lane.resume()
+        await until(lambda: tried == [1, 1])
