@@ -278,6 +278,7 @@ async def test_rate_limited_closes_and_spends_nothing(app: App, queue_name: str,
 
     async with app, running(app, concurrency=1):
         queue = app.queue(queue_name)
+        await queue.configure(events="all")
         job = await handle.options(lane="a").enqueue("a")
         await until(lambda: tried == ["a"] and peek.state(job.id) == "pending")
         other = await handle.options(lane="b").enqueue("b")
