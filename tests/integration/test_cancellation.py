@@ -205,9 +205,16 @@ async def asked(world: World) -> JobHandle[Any]:
     return (await world.held())[0]
 
 
+async def stream(world: World, _: None) -> None:
+    """Go through a stream."""
+    async for _answer in world.queue.enqueue_stream([b"{}"] * 600, task="work"):
+        pass
+
+
 CASES = {
     "Queue.enqueue": Case(nothing, lambda w, _: w.queue.enqueue(b"{}", task="work"), grows=1),
     "Queue.enqueue_many": Case(nothing, lambda w, _: w.queue.enqueue_many([b"{}"] * 600, task="work"), grows=600),
+    "Queue.enqueue_stream": Case(nothing, stream, grows=600),
     "App.enqueue": Case(nothing, lambda w, _: w.app.enqueue(w.task.call(1)), grows=1),
     "App.enqueue_many": Case(nothing, lambda w, _: w.app.enqueue_many(w.task.call(n) for n in range(300)), grows=300),
     "Client.enqueue": Case(nothing, lambda w, _: w.app.client.enqueue(w.task.call(1)), grows=1),
@@ -219,6 +226,11 @@ CASES = {
     "JobHandle.cancel, running": Case(asked, lambda _, h: h.cancel(), frozenset({"active"})),
     "Queue.remove": Case(World.pending, lambda w, h: w.queue.remove([h.id]), frozenset({"pending", ""})),
     "Queue.redrive": Case(World.dead, lambda w, h: w.queue.redrive([h.id]), frozenset({"dead", "pending"})),
+    "Queue.reassign": Case(World.pending, lambda w, h: w.queue.reassign([h.id], lane=""), frozenset({"pending"})),
+    "Lane.drain": Case(World.pending, lambda w, _: w.queue.lane("").drain(), frozenset({"pending", ""})),
+    "Lane.info": Case(World.pending, lambda w, _: w.queue.lane("acme").info()),
+    "Lanes.page": Case(World.pending, lambda w, _: w.queue.lanes.page()),
+    "Queue.settings": Case(World.pending, lambda w, _: w.queue.settings()),
     "Queue.pause": Case(World.pending, lambda w, _: w.queue.pause(), field="paused"),
     "Queue.resume": Case(paused, lambda w, _: w.queue.resume(), field="paused"),
     "Queue.configure": Case(World.pending, lambda w, _: w.queue.configure(events="all"), field="events"),
