@@ -54,14 +54,14 @@ def test_claim_reaps_and_promotes_first(bench: Bench) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("at", range(5))
+@pytest.mark.parametrize("at", range(7))
 @pytest.mark.parametrize("bad", ["", "x", "0", "-1", "1.5", "nan", "inf", "1e15"])
 def test_claim_refuses_numbers_out_of_range(bench: Bench, at: int, bad: str) -> None:
-    """count, lease_ms, cap_ms, max_bytes, bound: the whole call, before its first write."""
+    """count, lease_ms, cap_ms, max_bytes, bound, min_size, linger_ms: the whole call, before its first write."""
     lost = running(bench)
     bench.expire(lost.id)
-    argv: list[str | bytes | int] = [1, 1000, 1000, 1000, 10]
-    argv[at] = bad
+    argv: list[str | bytes | int] = [1, 1000, 1000, 1000, 10, 1, 0, 0]
+    argv[at] = "1e15" if (at, bad) == (6, "0") else bad  # not to linger is in range
 
     def claim() -> None:
         with pytest.raises(CallRefusedError, match="EMQKIND claim"):
@@ -113,3 +113,80 @@ def test_claim_of_more_than_one_command_carries(bench: Bench, count: int) -> Non
     bench.server.zrem(bench.keys.active, ids[-1])
     bench.torn = True
     assert [job.id for job in bench.worker.resend("claim").jobs] == ids[:-1]
+
+
+# --- lanes -----------------------------------------------------------------------------------
+
+
+def test_claim_of_a_lane_leases_in_two_sets(bench: Bench) -> None:
+    """The lane's field turns with the ring; the emptied lane keeps none."""
+    first, second, third = (bench.add(lane=lane) for lane in "abb")
+    reply, changed = changes(bench, lambda: bench.worker.claim(2), A=first, B=second, C=third)
+    assert [job.id for job in reply.jobs] == [first, second]  # type: ignore[attr-defined]
+    assert changed - {f"job:{name}[since] = T" for name in "AB"} == {
+        "lane:a:pending: gone", "lane:a:active[A] = T", "lane:b:pending[B] = nothing", "lane:b:active[B] = T", "active[A] = T",
+        "active[B] = T", "job:A[state] = active", "job:A[attempts] = 1", "job:A[holder] = WORKER.1", "job:B[state] = active",
+        "job:B[attempts] = 1", "job:B[holder] = WORKER.1", "lanes[a] = nothing", "lanes[b] = r1", "ring: 2 -> 1", "meta[laned] = 1",
+        "meta[lease_max_ms] = 600000", "wake: 3 -> 4", "event claimed A", "event claimed B",
+    }  # fmt: skip
+    assert bench.ring() == ["b"]
+
+
+def test_claim_leaves_what_is_left_of_a_turn(bench: Bench) -> None:
+    """In the lane's field, for whoever claims next."""
+    bench.set_lane("a", weight="3")
+    first = bench.add(lane="a")
+    for lane in "aab":
+        bench.add(lane=lane)
+    _, changed = changes(bench, lambda: bench.worker.claim(1), A=first)
+    assert "lanes[a] = r2 3 0 0 0 0 0.000 0 0" in changed
+    assert bench.ring() == ["a", "b"]
+
+
+def test_claim_closes_a_lane_that_cannot_be_served(bench: Bench) -> None:
+    """Full, out of its rate, or paused since: with the moment to look again."""
+    bench.set_lane("a", limit="1")
+    bench.set_lane("b", rate="1 60000 1")
+    for lane in "aabbcc":
+        bench.add(lane=lane)
+    bench.set_lane("c", paused="1")
+    reply, changed = changes(bench, lambda: bench.worker.claim(5))
+    assert bench.lanes_of(reply) == "ab"  # type: ignore[arg-type]
+    assert {"closed[a] = T", "closed[b] = T", "closed[c] = inf", "ring: gone"} <= changed
+    assert {"lanes[a] = c0 0 1 0 0 0 0.000 0 0", "lanes[b] = c0 0 0 1 60000 1 T 0 0"} <= {
+        line.replace("T.000", "T") for line in changed
+    }
+    empty, changed = changes(bench, lambda: bench.worker.claim(5))
+    assert empty.jobs == []  # type: ignore[attr-defined]
+    assert changed <= {"wake: gone", "meta[keeper] = WORKER", "meta[keeper_until] = T"}
+
+
+def test_claim_within_the_limits_of_the_queue(bench: Bench) -> None:
+    """The rate's text is written once a claim, whatever it took."""
+    bench.configure(limit="2", rate="10 1000 5")
+    for _ in range(3):
+        bench.add()
+    reply, changed = changes(bench, lambda: bench.worker.claim(5))
+    assert len(reply.jobs) == 2  # type: ignore[attr-defined]
+    assert "meta[limits] = 0 2 10 1000 5 T 0 0" in {line.replace("T.000", "T") for line in changed}
+    _, changed = changes(bench, lambda: bench.other.claim(5))
+    assert changed <= {"wake: gone", "meta[keeper] = OTHER", "meta[keeper_until] = T"}
+
+
+def test_claim_that_waits_for_a_batch_leases_nothing(bench: Bench) -> None:
+    """Nor does it close the lane, for the batch may be of any."""
+    bench.add(lane="a")
+    reply, changed = changes(bench, lambda: bench.worker.claim(5, min_size=2, linger_ms=60_000))
+    assert reply.jobs == []  # type: ignore[attr-defined]
+    assert changed == {"wake: gone", "meta[keeper] = WORKER", "meta[keeper_until] = T"}
+    _, changed = changes(bench, lambda: bench.worker.claim(5, min_size=2, linger_ms=60_000, by_lane=True))
+    assert {"closed[a] = T", "lanes[a] = c0", "ring: gone"} <= changed
+
+
+def test_claim_sent_again_renews_both_leases(bench: Bench) -> None:
+    """The lane's and the queue's, to the same moment."""
+    id = bench.add(lane="a")
+    bench.take()
+    bench.expire(id)
+    _, changed = changes(bench, lambda: bench.worker.resend("claim"), A=id)
+    assert changed == {"active[A] = T", "lane:a:active[A] = T"}

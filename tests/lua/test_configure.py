@@ -56,7 +56,7 @@ def test_configure_refuses_another_word(bench: Bench) -> None:
     """And changes nothing."""
 
     def refused() -> None:
-        with pytest.raises(CallRefusedError, match="EMQKIND events some$"):
+        with pytest.raises(CallRefusedError, match=r"EMQKIND events some$"):
             configure(bench, limit="3", events="some")
 
     assert changes(bench, refused) == (None, set())

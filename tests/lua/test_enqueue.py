@@ -85,7 +85,8 @@ def test_enqueue_refuses_numbers_out_of_range(bench: Bench, at: int, name: str, 
 
 
 @pytest.mark.parametrize(
-    "tail", [["id"], ["id", 0, 0, 0, "", 0, "", 65], ["id", 0, 0, 0, "", 0, "", 1, "payload"], ["id", 0, 0, 0, "", 0, "", "x"]]
+    "tail",
+    [["id"], ["id", 0, 0, 0, "", 0, "", 65], ["id", 0, 0, 0, "", 0, "", 1, "payload"], ["id", 0, 0, 0, "", 0, "", "x"]],
 )
 def test_enqueue_refuses_a_malformed_call_whole(bench: Bench, tail: list[bytes | str | int]) -> None:
     """Its well-formed items, too."""
@@ -95,3 +96,68 @@ def test_enqueue_refuses_a_malformed_call_whole(bench: Bench, tail: list[bytes |
             bench.producer.bare("enqueue", NewJob().id, *PLAIN, *tail)
 
     assert changes(bench, enqueue) == (None, set())
+
+
+# --- lanes, and the modes of a dedup key -----------------------------------------------------
+
+
+def test_enqueue_places_a_job_in_its_lane(bench: Bench) -> None:
+    """The first begins the rota; the lane joins the ring."""
+    job = NewJob(lane="acme", priority=2)
+    answer, changed = changes(bench, lambda: bench.on("enqueue", job), A=job.id)
+    assert answer == ["admitted"]
+    assert changed == {
+        "job:A[state] = pending", "job:A[since] = T", "job:A[by] = PRODUCER", "job:A[payload] = ", "job:A[priority] = 2",
+        "job:A[lane] = acme", "lane:acme:pending[A] = -2.0", "lanes[acme] = r0", "ring: 0 -> 1", "meta[rota] = 1",
+        "meta[laned] = 1", "wake: 0 -> 1", "event enqueued A",
+    }  # fmt: skip
+    second = NewJob(lane="acme")
+    _, changed = changes(bench, lambda: bench.on("enqueue", second), B=second.id)
+    assert changed == {
+        "job:B[state] = pending", "job:B[since] = T", "job:B[by] = PRODUCER", "job:B[payload] = ", "job:B[lane] = acme",
+        "lane:acme:pending[B] = 0.0", "meta[laned] = 2", "wake: 1 -> 2", "event enqueued B",
+    }  # fmt: skip
+
+
+def test_enqueue_into_a_closed_lane_rings_for_nobody(bench: Bench) -> None:
+    """It is closed until somebody resumes it."""
+    bench.set_lane("a", paused="1")
+    job = NewJob(lane="a")
+    _, changed = changes(bench, lambda: bench.on("enqueue", job), A=job.id)
+    assert {"closed[a] = inf", "lanes[a] = c0 0 0 0 0 0 0.000 T 0"} <= changed
+    assert not any(line.startswith(("wake", "ring")) for line in changed)
+
+
+def test_enqueue_replaces_a_waiting_job(bench: Bench) -> None:
+    """Its row is the new job's then, but for what it is and has been."""
+    id = bench.add(dedup="k", task="t", priority=2, headers={"a": "b"})
+    new = NewJob(dedup="k", dedup_mode="replace", payload=b"new", timeout_ms=5)
+    answer, changed = changes(bench, lambda: bench.on("enqueue", new, driver=bench.other), A=id, B=new.id)
+    assert answer == [f"replaced {id}"]
+    assert changed == {
+        "job:A[payload] = new", "job:A[timeout_ms] = 5", "job:A[task] = nothing", "job:A[priority] = nothing",
+        "job:A[headers] = nothing", "pending[A] = 0.0", "event replaced A",
+    }  # fmt: skip
+
+
+def test_enqueue_starts_the_delay_of_a_waiting_job_again(bench: Bench) -> None:
+    """Debounce: from wherever it waits."""
+    id = bench.add(dedup="k", lane="a")
+    bench.server.hset(bench.keys.job(id), "since", "1000")
+    new = NewJob(dedup="k", dedup_mode="debounce", delay_ms=60_000)
+    answer, changed = changes(bench, lambda: bench.on("enqueue", new), A=id)
+    assert answer == [f"replaced {id}"]
+    assert changed == {
+        "job:A[state] = schedule", "job:A[since] = T", "job:A[lane] = nothing", "lane:a:pending: gone", "schedule[A] = T",
+        "meta[laned] = 0", "wake: 1 -> 2", "event replaced A",
+    }  # fmt: skip
+
+
+def test_enqueue_beyond_the_queues_capacity_is_refused(bench: Bench) -> None:
+    """Also what this very call would add; nothing is left of it."""
+    bench.configure(max_size="2")
+    bench.add(delay_ms=1000)
+    jobs = [NewJob(lane="a"), NewJob(dedup="k")]
+    answer, changed = changes(bench, lambda: bench.on("enqueue", *jobs), A=jobs[0].id, B=jobs[1].id)
+    assert answer == ["admitted", "EMQFULL 2"]
+    assert not any("B" in line or "dedup" in line for line in changed - {"job:A[by] = PRODUCER"})

@@ -20,6 +20,15 @@ def test_extend_moves_the_lease_and_nothing_else(bench: Bench) -> None:
     assert changed == {"active[A] = T", "meta[lease_max_ms] = 700000"}
 
 
+def test_extend_moves_the_lease_in_the_lane_too(bench: Bench) -> None:
+    """To the same moment."""
+    job = running(bench, lane="a")
+    bench.expire(job.id)
+    answer, changed = changes(bench, lambda: bench.settle("extend", job), A=job.id)
+    assert (answer, changed) == ("ok", {"active[A] = T", "lane:a:active[A] = T"})
+    assert bench.look().zset("active") == bench.look().zset("lane:a:active")
+
+
 def test_extend_answers_a_cancel_request(bench: Bench) -> None:
     """The lease is renewed all the same, for the handler's cleanup."""
     job = running(bench)

@@ -73,7 +73,9 @@ def test_rate_limited_ends_a_job_that_was_asked_to_be_cancelled(bench: Bench) ->
     assert {f"lanes[a] = r0 {FIELD}", "job:A: gone"} <= changed
 
 
-@pytest.mark.parametrize(("after", "scope"), [("0", "lane"), ("86400001", "lane"), ("x", "queue"), ("1", "all"), ("1.5", "lane")])
+@pytest.mark.parametrize(
+    ("after", "scope"), [("0", "lane"), ("86400001", "lane"), ("x", "queue"), ("1", "all"), ("1.5", "lane")]
+)
 def test_rate_limited_refuses_what_cannot_be(bench: Bench, after: str, scope: str) -> None:
     """And changes nothing."""
     job = running(bench, lane="a")

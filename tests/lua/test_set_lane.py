@@ -35,7 +35,13 @@ def test_set_lane_puts_what_waits_on_the_ring(bench: Bench) -> None:
     """The jobs that have no lane are one from now on."""
     bench.add()
     _, changed = changes(bench, lambda: set_lane(bench, "a", weight="3"))
-    assert changed == {"lanes[] = r0", "lanes[a] = -0 3 0 0 0 0 0.000 0 0", "meta[rota] = 1", "ring: 0 -> 1", "wake: 1 -> 2"}
+    assert changed == {
+        "lanes[] = r0",
+        "lanes[a] = -0 3 0 0 0 0 0.000 0 0",
+        "meta[rota] = 1",
+        "ring: 0 -> 1",
+        "wake: 1 -> 2",
+    }
 
 
 def test_set_lane_pauses_and_resumes(bench: Bench) -> None:
@@ -59,7 +65,9 @@ def test_set_lane_of_what_is_so_already_changes_nothing(bench: Bench) -> None:
     assert changes(bench, lambda: set_lane(bench, "b", weight="", paused="")) == (False, set())
 
 
-@pytest.mark.parametrize(("name", "value"), [("weight", "0"), ("limit", "x"), ("rate", "1 1"), ("paused", "0"), ("hue", "1")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("weight", "0"), ("limit", "x"), ("rate", "1 1"), ("paused", "0"), ("hue", "1")]
+)
 def test_set_lane_refuses_what_is_no_setting(bench: Bench, name: str, value: str) -> None:
     """And sets none of the call."""
 

@@ -30,6 +30,7 @@ PLACES = sorted(str(path.relative_to(LUA).with_suffix("")) for path in LUA.rglob
 MARK = re.compile(r"^(?P<code>.*?)\s*--!(?P<kind>guard|write|bound) (?P<name>[a-z-]+)$")
 CONDITION = re.compile(r"^(?P<head>\s*(?:if|elseif|while) )(?P<condition>.*?)(?P<tail> (?:then|do)\b.*)$")
 RETURNED = re.compile(r"^(?P<head>\s*return )(?P<condition>.*? (?:and|or) .*)(?P<tail>)$")
+ASSIGNED = re.compile(r"^(?P<head>\s*(?:local )?\w+ = )(?P<condition>.*? (?:and|or) .*)(?P<tail>)$")
 OFF_BY_ONE = (
     (r"LIMIT', 0, bound\)", "LIMIT', 0, bound + 1)"),
     (r"\bcount - 1\)", "count)"),
@@ -92,7 +93,7 @@ def _forgetting(condition: str) -> Iterator[tuple[str, str]]:
 
 def _variants(code: str, kind: str) -> Iterator[tuple[str, str]]:
     """Answer the changed lines: what was done, and the line."""
-    found = CONDITION.match(code) or RETURNED.match(code)
+    found = CONDITION.match(code) or RETURNED.match(code) or (ASSIGNED.match(code) if kind == "guard" else None)
     if found:
         head, condition, tail = found["head"], found["condition"], found["tail"]
         yield "never", f"{head}false{tail}"

@@ -119,7 +119,7 @@ class Driver:
         """Run one call with one item."""
         return self.items(verb, item)[0]
 
-    def claim(self, count: int = 1, *, lease_ms: int = LEASE_MS, **options: int) -> ClaimReply:
+    def claim(self, count: int = 1, *, lease_ms: int = LEASE_MS, **options: Any) -> ClaimReply:
         """Claim jobs; see `transitions.claim`."""
         return self.run(transitions.claim(self.keys, self.call("claim"), count=count, lease_ms=lease_ms, **options))
 

@@ -194,7 +194,9 @@ def _rota(snap: Snapshot) -> Iterator[str]:
     if int(meta.get("laned", "0")) != laned:
         yield f"{laned} jobs are pending in lanes, and meta.laned is {meta.get('laned')}"
     if "rota" not in meta:
-        keys = [suffix for suffix in snap.entries if suffix in {"ring", "closed", "lanes"} or _LANE_SET.fullmatch(suffix)]
+        keys = [
+            suffix for suffix in snap.entries if suffix in {"ring", "closed", "lanes"} or _LANE_SET.fullmatch(suffix)
+        ]
         yield from (f"{suffix} is there, and the queue has no rota" for suffix in keys)
         return
     if len(set(ring)) != len(ring):
@@ -210,12 +212,16 @@ def _rota(snap: Snapshot) -> Iterator[str]:
             yield from _closed(snap, name, field)
         if where != "r" and field.credit:
             yield f"lane {name!r} is not on the ring and has credit {field.credit}"
-        if name in lanes and where == "-" and not any(field.limits[it] for it in ("weight", "limit", "count", "paused")):
+        if (
+            name in lanes
+            and where == "-"
+            and not any(field.limits[it] for it in ("weight", "limit", "count", "paused"))
+        ):
             yield f"lane {name!r} has a field that nobody owns: {field}"
 
 
 def _closed(snap: Snapshot, name: str, field: LaneField) -> Iterator[str]:
-    """A closed lane has jobs, and is not one that can be served. (What only a moment holds back, no snapshot tells.)"""
+    """A closed lane has jobs, and is not one that can be served; what only a moment holds back, no snapshot tells."""
     if not snap.zset(_lane_set(name)):
         yield f"lane {name!r} is closed and has no jobs"
     if (snap.zset("closed")[name] == math.inf) != bool(field.limits["paused"]):

@@ -188,8 +188,8 @@ class Spine(Stage):
             expected = self.model.trim(self.order("done", "dead"), bound, most)
             self.expect(verb, driver.plain(verb, bound=bound, dead_max=most, dead_keep_ms=0), expected)
         else:
-            expected = self.model_rounds(verb, bound=bound)
-            self.expect(verb, driver.plain(verb, bound=bound), max(expected))
+            handled = self.model_rounds(verb, bound=bound)
+            self.expect(verb, driver.plain(verb, bound=bound), max(handled))
 
     @rule(client=CLIENT, pick=PICK)
     def look(self, client: int, pick: int) -> None:

@@ -18,10 +18,10 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from echomq.conformance import model_verbs
 from echomq.conformance.expectations import ContradictionError
-from echomq.conformance.items import DAY_MS, make_item
+from echomq.conformance.items import DAY_MS
 from echomq.conformance.machine import BOUND, CLIENT, PICK, PICKS, Spine
-from echomq.conformance.model import Job, Served
-from echomq.conformance.model_lanes import CLOSED, Limits
+from echomq.conformance.model import Served
+from echomq.conformance.model_lanes import CLOSED
 from echomq.conformance.snapshot import take
 from echomq.protocol.states import State
 from echomq.transitions import Reassignment, Script
@@ -64,7 +64,9 @@ class Lanes(Spine):
         """Claim more: a queue lives by being worked on."""
         self.run_claim(client, count, 256)
 
-    @rule(client=CLIENT, count=st.integers(1, 6), min_size=st.integers(1, 4), how=st.sampled_from(["lane", "lingers", ""]))
+    @rule(
+        client=CLIENT, count=st.integers(1, 6), min_size=st.integers(1, 4), how=st.sampled_from(["lane", "lingers", ""])
+    )
     def batch(self, client: int, count: int, min_size: int, how: str) -> None:
         """Claim a batch: of one lane, or as soon as enough are ready."""
         options: dict[str, Any] = {"min_size": min_size, "by_lane": how == "lane"}
@@ -114,7 +116,9 @@ class Lanes(Spine):
             others[name] = others.get(name, 0) + n
             most = max(1, self.model.rota.lane(name).limits.weight)
             if others[name] > most:
-                raise ContradictionError(f"{name!r} had {others[name]} starts, a turn is {most}, while {waiting!r} waited")
+                raise ContradictionError(
+                    f"{name!r} had {others[name]} starts, a turn is {most}, while {waiting!r} waited"
+                )
 
     @invariant()
     def agrees(self) -> None:
@@ -177,7 +181,8 @@ class Lanes(Spine):
         page = self.clients[client].plain("read_lanes", names=LANES)
         seen = {it.name: (it.pending, it.active, list(it.closed)) for it in page.lanes}
         expected = {
-            name: (len(model.waiting(name)), len(model.running(name)), model.shut(model.rota.lane(name))) for name in LANES
+            name: (len(model.waiting(name)), len(model.running(name)), model.shut(model.rota.lane(name)))
+            for name in LANES
         }
         self.expect("read_lanes", seen, expected)
         self.unchanged = True
@@ -199,7 +204,11 @@ class Lanes(Spine):
         lane.limits.told, lane.limits.used = False, 0
         where, _, text = self.snap.hash("lanes")[lane.name].partition(" ")
         self.server.hset(self.keys.lanes, lane.name, f"{where} {self.forgotten(text)}")
-        if lane.where == CLOSED and not lane.limits.paused and not (self.model.shut(lane) and not self.model.full_of_dead(lane)):
+        if (
+            lane.where == CLOSED
+            and not lane.limits.paused
+            and not (self.model.shut(lane) and not self.model.full_of_dead(lane))
+        ):
             lane.due = True
             self.server.zadd(self.keys.closed, {lane.name: 1000 + pick}, xx=True)
 

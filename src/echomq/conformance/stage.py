@@ -94,7 +94,9 @@ class Stage(RuleBasedStateMachine):
         seen = [(job.id, job.token, job.nonce) for job in reply.jobs]
         self.expect("claim", seen, [(job.id, job.token, nonce) for job in served.jobs])
         # A lane that was emptied unnoticed may stand on the ring until its next turn.
-        stale = bool(self.server.exists(self.keys.ring)) and not (self.model.paused or self.model.closed() or served.lingers)
+        stale = bool(self.server.exists(self.keys.ring)) and not (
+            self.model.paused or self.model.closed() or served.lingers
+        )
         self.expect("claim says to ask again at once", reply.next_ms == 0, served.left or more or stale)
         for id, token, _ in seen:
             self.leases.setdefault(id, []).append((token, nonce))

@@ -35,9 +35,9 @@ from echomq.transitions.release import Release, release
 from echomq.transitions.remove import remove
 from echomq.transitions.resume import resume
 from echomq.transitions.ring import ring
+from echomq.transitions.scripts import ALL_VERBS, Script, load
 from echomq.transitions.set_lane import set_lane
 from echomq.transitions.settings import Limits, RateLimit
-from echomq.transitions.scripts import ALL_VERBS, Script, load
 from echomq.transitions.snooze import Snoozed, snooze
 from echomq.transitions.trim import trim
 

@@ -34,7 +34,9 @@ def read_settings(keys: QueueKeys, call: Call) -> Transition[Settings]:
     """Read the queue's settings."""
 
     def read(reply: Any) -> Settings:
-        now, events, max_size, paused, limits = (value.decode() if isinstance(value, bytes) else value for value in reply)
+        now, events, max_size, paused, limits = (
+            value.decode() if isinstance(value, bytes) else value for value in reply
+        )
         return Settings(
             now_ms=int(now),
             events=events,

@@ -220,7 +220,9 @@ def keeper_full(b: Bench) -> None:
     b.expect("tokens", b.tokens(), 1)
 
 
-@scenario("a claim that fills its caller rings for another to take the timer, when nobody keeps it and something is near", 13)
+@scenario(
+    "a claim that fills its caller rings for another to take the timer, when nobody keeps it and something is near", 13
+)
 def nobody_keeps(b: Bench) -> None:
     for delay, tokens in ((20_000, 1), (YEAR_MS, 0)):
         later = b.add(delay_ms=delay)

@@ -201,7 +201,9 @@ def replaces_lane(b: Bench) -> None:
         b.server.hset(b.keys.job(id), "since", "1000")
         b.on("enqueue", NewJob(dedup="k", dedup_mode="replace", lane=lane))
         snap = b.look()
-        b.expect("its set", [s for s in snap.entries if id in snap.zset(s)], [f"lane:{lane}:pending" if lane else "pending"])
+        b.expect(
+            "its set", [s for s in snap.entries if id in snap.zset(s)], [f"lane:{lane}:pending" if lane else "pending"]
+        )
         b.expect("row", (snap.row(id).get("lane"), snap.row(id)["since"] >= before), (lane, True))
         b.expect("ring, laned", (b.ring(), snap.hash("meta").get("laned", "0")), (ring, "1" if lane else "0"))
         b.expect("tokens", b.tokens(), 1)
@@ -236,7 +238,11 @@ def debounces(b: Bench) -> None:
         b.expect("verdict", b.on("enqueue", third), [f"replaced {first}"])
         snap = b.look()
         b.expect("place", [s for s in snap.entries if first in snap.zset(s)], ["schedule"])
-        b.expect("row", (snap.row(first)["state"], snap.row(first)["payload"], int(snap.row(first)["since"]) > 1000), ("schedule", "3", True))
+        b.expect(
+            "row",
+            (snap.row(first)["state"], snap.row(first)["payload"], int(snap.row(first)["since"]) > 1000),
+            ("schedule", "3", True),
+        )
         b.expect("laned", snap.hash("meta").get("laned", "0"), "0")
         b.expect("its moment rings, its place does not", b.tokens(), 1)
     b.on("cancel", CancelRequest(first, "why"))
@@ -282,7 +288,10 @@ def replaces_ended(b: Bench) -> None:
 
 @scenario("several jobs with one key in one call: the last content wins, under the first one's id", 8)
 def replaces_in_one_call(b: Bench) -> None:
-    jobs = [NewJob(dedup="k", dedup_mode="replace", payload=text, lane=lane) for text, lane in ((b"1", "a"), (b"2", "b"), (b"3", "a"))]
+    jobs = [
+        NewJob(dedup="k", dedup_mode="replace", payload=text, lane=lane)
+        for text, lane in ((b"1", "a"), (b"2", "b"), (b"3", "a"))
+    ]
     first = jobs[0].id
     b.expect("verdicts", b.on("enqueue", *jobs), ["admitted", f"replaced {first}", f"replaced {first}"])
     snap = b.look()

@@ -186,6 +186,39 @@ def torn_head(b: Bench) -> None:
     b.expect("ask again", (len(reply.jobs), reply.next_ms), (1, 0))
     b.expect("dropped", b.count("dropped"), 1)
     b.expect("then", len(b.worker.claim(5).jobs), 1)
+    ids = fill(b, "a", "a", "a", "b")
+    b.server.delete(b.keys.job(ids[0]))
+    reply = b.worker.claim(2)
+    b.expect("it looks no further", (b.lanes_of(reply), reply.next_ms), ("a", 0))
+    b.expect("then", b.lanes_of(b.worker.claim(5)), "ba")
+
+
+@scenario("a lane that stands on the ring twice leases its jobs once, and is there once then; no other is lost")
+def twice_on_the_ring(b: Bench) -> None:
+    b.torn = True
+    ids = fill(b, *"aaab")
+    b.server.rpush(b.keys.ring, "a")
+    taken = [job.id for job in b.worker.claim(3).jobs]
+    b.expect("each once", (len(set(taken)), len(taken)), (3, 3))
+    b.expect("ring", b.ring(), ["a"])
+    b.expect("the last", set(taken) | {job.id for job in b.worker.claim(3).jobs}, set(ids))
+    names = [f"{n:02}" for n in range(30)]
+    fill(b, *names)
+    b.server.linsert(b.keys.ring, "AFTER", "02", "00")
+    b.expect("the first", [job.record.lane for job in b.worker.claim(2).jobs], ["00", "01"])
+    b.expect("all others are there", sorted(b.ring()), names[2:])
+
+
+@scenario("a job that stands in two lanes' sets is leased and drained in the one that its row names", 49)
+def in_two_lanes(b: Bench) -> None:
+    first, second, third = fill(b, "a", "b", "b")
+    b.server.zadd(b.keys.lane_pending("a"), {second: -1, third: -2})
+    b.server.hincrby(b.keys.meta, "laned", 2)
+    b.expect("drain", b.other.plain("drain", lane="a", bound=1), 1)
+    b.expect("it is left where it belongs", (b.state(third), b.count("torn")), ("pending", 1))
+    taken = [job.id for _ in range(3) for job in b.worker.claim(5).jobs]
+    b.expect("claimed", sorted(taken), sorted([first, second, third]))
+    b.expect("torn", b.count("torn"), 2)
 
 
 @scenario("a paused queue serves no lane, and keeps their order")
@@ -248,6 +281,16 @@ def closed_emptied(b: Bench) -> None:
         b.expect("and go with the last setting", b.field("a"), "")
 
 
+@scenario("a lane that was paused and emptied before its turn is neither on the ring nor closed after it")
+def paused_and_emptied(b: Bench) -> None:
+    ids = fill(b, "a", "b")
+    b.set_lane("a", paused="1")
+    b.on("remove", ids[0])
+    b.expect("ring", b.ring(), ["a", "b"])
+    b.expect("claimed", b.lanes_of(b.worker.claim(5)), "b")
+    b.expect("where", (b.ring(), b.closed(), b.field("a")[:2]), ([], {}, "-0"))
+
+
 @scenario("a lane's last job that is its last allowed one leaves it neither on the ring nor closed")
 def last_allowed(b: Bench) -> None:
     b.set_lane("a", limit="1")
@@ -284,7 +327,12 @@ def set_lane_refuses(b: Bench) -> None:
         b.refuses(repr(lane), "EMQKIND set_lane", b.producer.plain, "set_lane", lane=lane, settings={"weight": "2"})
     b.refuses("half a setting", "EMQKIND set_lane", b.producer.bare, "set_lane", "a", "weight")
     b.refuses("the same", "False", lambda: str(b.producer.plain("set_lane", lane="a", settings={"weight": "2"})))
-    for name, value in (("weight", "1000"), ("limit", "1000000"), ("rate", "1000000 86400000 1000000"), ("weight", "1")):
+    for name, value in (
+        ("weight", "1000"),
+        ("limit", "1000000"),
+        ("rate", "1000000 86400000 1000000"),
+        ("weight", "1"),
+    ):
         b.expect(value, b.producer.plain("set_lane", lane="a", settings={name: value}), True)
     b.server.hset(b.keys.meta, "closing", "1")
     b.refuses("closing", "EMQSTATE closing", b.producer.plain, "set_lane", lane="a", settings={"weight": "3"})

@@ -44,9 +44,16 @@ def _lost(b: Bench, claimed: Claimed) -> None:
     b.worker.plain("reap")
 
 
-FREEING: dict[str, Callable[[Bench, Claimed], object]] = {
-    **{verb: lambda b, it, verb=verb: b.settle(verb, it) for verb in ("complete", "release", "end", "snooze", "fail")},
-    "retry": lambda b, it: b.settle("fail", it, 1),
+def _settle(verb: str, pick: int = 0) -> Callable[[Bench, Claimed], None]:
+    def run(b: Bench, claimed: Claimed) -> None:
+        b.settle(verb, claimed, pick)
+
+    return run
+
+
+FREEING: dict[str, Callable[[Bench, Claimed], None]] = {
+    **{verb: _settle(verb) for verb in ("complete", "release", "end", "snooze", "fail")},
+    "retry": _settle("fail", 1),
     "lost": _lost,
     "late": _late,
     **{f"{verb} of one asked to cancel": _asked(verb) for verb in ("fail", "release", "snooze")},
@@ -152,7 +159,7 @@ def torn_slots(b: Bench) -> None:
     b.expect("torn", b.count("torn"), 1)
     b.expect("it is left alone", b.state(other), "active")
     waits = fill(b, "a", "a")[0]
-    b.server.zrem(b.keys.lane_active("a"), list(b.look().zset("lane:a:active"))[0])
+    b.server.zrem(b.keys.lane_active("a"), next(iter(b.look().zset("lane:a:active"))))
     b.server.zadd(b.keys.lane_active("a"), {waits: 1000})
     b.server.zadd(b.keys.closed, {"a": 1000})
     b.expect("a job that does not run holds none", len(b.other.claim(5).jobs), 1)
@@ -178,7 +185,9 @@ def limit_changes(b: Bench) -> None:
     b.expect("the last", len(b.worker.claim(5).jobs), 1)
 
 
-@scenario("a batch into a limited lane rings for as many as may start, and a lane that runs over takes no other's ring", 12)
+@scenario(
+    "a batch into a limited lane rings for as many as may start, and a lane that runs over takes no other's ring", 12
+)
 def tokens(b: Bench) -> None:
     b.set_lane("a", limit="3")
     b.server.delete(b.keys.wake)
@@ -231,7 +240,9 @@ def rate(b: Bench) -> None:
         b.ground.end_all()
 
 
-@scenario("a rate counts from the start that was due, not from the last: what was not used in time is lost beyond the burst")
+@scenario(
+    "a rate counts from the start that was due, not from the last: what was not used in time is lost beyond the burst"
+)
 def rate_over_time(b: Bench) -> None:
     b.set_lane("a", rate="1 10000 5")
     fill(b, *"a" * 12)
@@ -290,6 +301,19 @@ def lease_ahead(b: Bench) -> None:
     b.expect("the same", snap.zset("active"), snap.zset("lane:a:active"))
 
 
+@scenario("a lease too far ahead whose row cannot be read stops no claim", 29, 39)
+def lease_ahead_torn(b: Bench) -> None:
+    b.torn = True
+    (id,) = fill(b, "a")
+    b.take(lease_ms=10_000)
+    fill(b, "b")
+    b.rescore("active", id, b.clock() + 10**9)
+    b.server.delete(b.keys.job(id))
+    b.server.rpush(b.keys.job(id), "no hash")
+    b.expect("claimed", b.lanes_of(b.other.claim(1)), "b")
+    b.expect("pulled in", (b.score("active", id) or 0) <= b.clock() + 600_000, True)
+
+
 @scenario("another rate begins anew; the same one again does not")
 def rate_changes(b: Bench) -> None:
     b.set_lane("a", rate=f"1 {DAY_MS} 1")
@@ -312,7 +336,9 @@ def told_lane(b: Bench) -> None:
     item = Closing(claimed.id, claimed.token, claimed.nonce, 20_000, "lane")
     b.expect("verdict", b.on("rate_limited", item, driver=b.worker), ["ok"])
     row = b.row(claimed.id)
-    b.expect("row", (row["state"], row.get("failures"), row.get("stalls"), "holder" in row), ("pending", None, None, False))
+    b.expect(
+        "row", (row["state"], row.get("failures"), row.get("stalls"), "holder" in row), ("pending", None, None, False)
+    )
     b.expect("closed until", now + 20_000 <= b.closed()["a"] <= b.clock() + 20_000, True)
     b.refuses("its holder", "EMQSTALE pending", b.settle, "complete", claimed)
     b.expect("the others", b.lanes_of(b.worker.claim(5)), "b")
@@ -337,9 +363,7 @@ def told_no_lane(b: Bench) -> None:
 def told_twice(b: Bench) -> None:
     fill(b, "a", "a")
     first, second = b.worker.claim(2).jobs
-    items = [
-        Closing(job.id, job.token, job.nonce, after, "lane") for job, after in ((first, 50_000), (second, 20_000))
-    ]
+    items = [Closing(job.id, job.token, job.nonce, after, "lane") for job, after in ((first, 50_000), (second, 20_000))]
     b.expect("verdicts", b.on("rate_limited", *items, driver=b.worker), ["ok", "ok"])
     b.expect("closed until", b.clock() + 40_000 < b.closed()["a"], True)
     b.set_lane("a", paused="")
@@ -362,7 +386,9 @@ def told_and_gone(b: Bench) -> None:
     b.expect("still closed", (list(b.closed()), b.worker.claim(1).jobs), (["a"], []))
 
 
-@scenario("rate_limited of a job that was asked to be cancelled ends it, and closes the lane for the others all the same", 17)
+@scenario(
+    "rate_limited of a job that was asked to be cancelled ends it, and closes the lane for the others all the same", 17
+)
 def told_cancelled(b: Bench) -> None:
     fill(b, "a", "a")
     claimed = b.take()
@@ -461,6 +487,17 @@ def queue_tokens(b: Bench) -> None:
     b.server.delete(b.keys.wake)
     b.settle("complete", b.worker.resend("claim").jobs[0])
     b.expect("a slot that nobody waits for rings for nobody", b.tokens(), 0)
+
+
+@scenario("a slot rings only where slots are what jobs wait for", 12)
+def no_slots(b: Bench) -> None:
+    b.configure(rate=f"1 {DAY_MS} 5")
+    b.add()
+    b.add()
+    claimed = b.take()
+    before = b.tokens()
+    b.settle("complete", claimed)
+    b.expect("tokens", b.tokens(), before)
 
 
 @scenario("a raised limit, a cleared rate, a lifted capacity ring for what waits", 12)

@@ -72,7 +72,18 @@ def malformed(b: Bench) -> None:
         b.refuses(f"tail of {len(tail)}", "EMQKIND malformed", b.producer.bare, "enqueue", *good, *tail)
     b.refuses("257 items", "EMQKIND malformed", b.producer.items, "enqueue", *(NewJob() for _ in range(257)))
     b.expect("256 items", len(b.on("enqueue", *(NewJob() for _ in range(256)))), 256)
-    for verb in ("complete", "extend", "fail", "release", "snooze", "end", "rate_limited", "progress", "checkpoint", "log"):
+    for verb in (
+        "complete",
+        "extend",
+        "fail",
+        "release",
+        "snooze",
+        "end",
+        "rate_limited",
+        "progress",
+        "checkpoint",
+        "log",
+    ):
         b.refuses(verb, "EMQKIND malformed", b.worker.bare, verb, "id", 1)
     b.refuses("reassign", "EMQKIND malformed", b.worker.bare, "reassign", "id")
     for verb in ("remove", "redrive"):
