@@ -31,7 +31,7 @@ def test_lanes_agree_with_the_model_on_redis_7(redis7_url: str) -> None:
         run_state_machine_as_test(lanes_machine(server), settings=hypothesis.settings(QUICK, max_examples=40))
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(
     weights=st.lists(st.integers(1, 9), min_size=2, max_size=6),
     counts=st.lists(st.integers(1, 12), min_size=1, max_size=30),

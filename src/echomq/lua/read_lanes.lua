@@ -36,7 +36,10 @@ for i, name in ipairs(names) do
   local lane, set, reasons = read_lane(texts[i]), P .. lane_set(name), {}
   local again = lane.limits and shut(lane.limits, lane_active(name), reasons)
   local head, age = call('ZRANGE', set, 0, 0), 0
-  if head[1] then age = math.max(0, NOW - (tonumber(call('HGET', row_key(head[1]), 'since')) or NOW)) end
+  if head[1] then
+    local fine, since = pcall(call, 'HGET', row_key(head[1]), 'since')
+    age = math.max(0, NOW - (fine and tonumber(since) or NOW)) --!guard head-since
+  end
   local wait = again and again < math.huge and math.max(0, again - NOW) or -1
   reply[#reply + 1] = { name, lane.limits and spell_limits(lane.limits) or '', call('ZCARD', set), call('ZCARD', lane_active(name)), age, reasons, wait }
 end

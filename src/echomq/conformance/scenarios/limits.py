@@ -166,6 +166,34 @@ def torn_slots(b: Bench) -> None:
     b.expect("torn", b.count("torn"), 2)
 
 
+@scenario("a lane's lease whose row cannot be read stops no claim, and does not hold its slot", 23, 39)
+def unreadable_slot(b: Bench) -> None:
+    b.torn = True
+    b.set_lane("a", limit="1")
+    first, second, third = fill(b, *"aab")
+    b.take()
+    b.expire(first)
+    b.server.delete(b.keys.job(first))
+    b.server.rpush(b.keys.job(first), "no hash")
+    b.server.zadd(b.keys.closed, {"a": 1000})
+    b.expect("claimed", sorted(job.id for _ in range(2) for job in b.other.claim(5).jobs), [second, third])
+    b.expect("the lane's leases", list(b.look().zset("lane:a:active")), [second])
+
+
+@scenario("a job at the head whose row cannot be read stops no claim for a batch, and no look at lanes", 39)
+def unreadable_head(b: Bench) -> None:
+    b.torn = True
+    for by_lane in (False, True):
+        first, second = fill(b, *"aa")
+        b.server.delete(b.keys.job(first))
+        b.server.rpush(b.keys.job(first), "no hash")
+        b.expect("looking", b.worker.plain("read_lanes", names=["a"]).lanes[0].oldest_ms, 0)
+        jobs = [
+            job.id for _ in range(2) for job in b.worker.claim(5, min_size=3, linger_ms=60_000, by_lane=by_lane).jobs
+        ]
+        b.expect("claimed", jobs, [second])
+
+
 @scenario("a limit that is lowered lets running jobs end; one that is raised or cleared serves at once and rings")
 def limit_changes(b: Bench) -> None:
     fill(b, *"aaaaaa")
@@ -321,6 +349,8 @@ def rate_changes(b: Bench) -> None:
     b.expect("one", len(b.worker.claim(5).jobs), 1)
     b.expect("the same", b.producer.plain("set_lane", lane="a", settings={"rate": f"1 {DAY_MS} 1"}), False)
     b.expect("none", b.worker.claim(5).jobs, [])
+    b.set_lane("a", rate=f"1 {DAY_MS} 1", weight="2")
+    b.expect("none, whatever else is set", b.worker.claim(5).jobs, [])
     b.set_lane("a", rate=f"1 {DAY_MS} 2")
     b.expect("two", len(b.worker.claim(5).jobs), 2)
 
@@ -498,6 +528,16 @@ def no_slots(b: Bench) -> None:
     before = b.tokens()
     b.settle("complete", claimed)
     b.expect("tokens", b.tokens(), before)
+
+
+@scenario("a queue that runs over its limit still rings for a nearer moment", 12, 13)
+def over_limit(b: Bench) -> None:
+    b.on("enqueue", *(NewJob() for _ in range(3)))
+    b.worker.claim(3)
+    b.configure(limit="1")
+    b.server.delete(b.keys.wake)
+    b.add(delay_ms=20_000)
+    b.expect("tokens", b.tokens(), 1)
 
 
 @scenario("a raised limit, a cleared rate, a lifted capacity ring for what waits", 12)

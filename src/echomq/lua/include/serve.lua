@@ -36,17 +36,24 @@ local function use_serve()
   end
   -- A full lane looks for leases of its own that are over: their reaping is what frees its slots.
   local function reap_lane(lane, active)
-    for _, id in ipairs(call('ZRANGE', active, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, LEAST_LANES)) do --!bound reap-lane
+    local ids = call('ZRANGE', active, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, LEAST_LANES) --!bound reap-lane
+    round(active, ids, function(id)
       local row, lease = read(id), tonumber(call('ZSCORE', ACTIVE, id))
       if lease and lease > NOW then --!guard lane-lease
         call('ZADD', active, lease, id) --!write lane-lease
       elseif row.state == 'active' and row.lane == lane.name then --!guard reap-lane
         reap_one(id)
       else
-        call('ZREM', active, id) --!write lane-torn
-        tally(row.state and 'torn' or 'dropped')
+        misplaced(id, row.state, active) --!write lane-torn
       end
-    end
+    end)
+  end
+  -- Since when the job at a set's head is ready; one whose row cannot be read has waited for long enough to be dropped.
+  local function head_since(key)
+    local head = call('ZRANGE', key, 0, 0)
+    if not head[1] then return nil end
+    local fine, since = pcall(call, 'HGET', row_key(head[1]), 'since')
+    return fine and tonumber(since) or 0 --!guard head-since
   end
   -- Once a claim, at a lane's first turn: how many of its jobs may start.
   local function meet(lane, min_size, linger)
@@ -64,8 +71,7 @@ local function use_serve()
       if limits.limit > 0 then lane.room = math.min(lane.room, limits.limit - call('ZCARD', active)) end --!bound lane-limit
     end
     if min_size > 1 and call('ZCARD', lane.key) < min_size then --!bound lane-ripe
-      local head = call('ZRANGE', lane.key, 0, 0)
-      local since = head[1] and tonumber(call('HGET', row_key(head[1]), 'since')) or 0
+      local since = head_since(lane.key) or 0
       if NOW < since + linger then --!guard lane-linger
         lane.room, lane.ripe = 0, math.min(since, NOW) + linger
       end
@@ -79,8 +85,7 @@ local function use_serve()
       local key = P .. lane_set(name)
       ready_now = ready_now + call('ZCARD', key)
       if ready_now >= min_size then return nil end --!bound min-size
-      local head = call('ZRANGE', key, 0, 0)
-      if head[1] then oldest = math.min(oldest, tonumber(call('HGET', row_key(head[1]), 'since')) or 0) end
+      oldest = math.min(oldest, head_since(key) or math.huge)
     end
     local moment = math.min(oldest, NOW) + linger
     return ready_now > 0 and moment > NOW and moment or nil --!guard linger
