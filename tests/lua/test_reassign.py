@@ -45,12 +45,12 @@ def test_reassign_to_no_lane_takes_the_field_away(bench: Bench) -> None:
 
 @pytest.mark.parametrize("state", ["schedule", "dead"])
 def test_reassign_of_a_job_that_is_not_pending_writes_its_row(bench: Bench, state: str) -> None:
-    """And nothing else: it keeps its place."""
+    """It keeps its place; the queue has a lane now."""
     id = bench.add(delay_ms=YEAR_MS if state == "schedule" else None)
     if state == "dead":
         bench.bury(id)
     answer, changed = changes(bench, lambda: move(bench, id, "b"), A=id)
-    assert (answer, changed) == (["ok"], {"job:A[lane] = b", "event reassigned A"})
+    assert (answer, changed) == (["ok"], {"job:A[lane] = b", "event reassigned A", "meta[rota] = 1"})
 
 
 def test_reassign_to_the_same_lane_changes_nothing(bench: Bench) -> None:

@@ -137,7 +137,7 @@ class Queue:
         source = job.state
         job.move(verb, target)
         if target is State.PENDING:
-            self.rota.ready(job.lane)
+            self.rota.touch(job.lane)
         if source is State.PENDING or (source is State.ACTIVE and job.lane):
             self.rota.touch(job.lane)
 

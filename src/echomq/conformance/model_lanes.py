@@ -122,12 +122,6 @@ class Rota:
         if self.on:
             self.touched.setdefault(name)
 
-    def ready(self, name: str) -> None:
-        """Note a lane one of whose jobs became ready."""
-        if name:
-            self.begin()
-        self.touch(name)
-
     @property
     def closed(self) -> list[str]:
         """Name the lanes that have jobs and cannot be served."""

@@ -65,9 +65,11 @@ def _replace(queue: Queue, job: Job, new: NewJob) -> str:
     scheduled = new.dedup_mode == "debounce" or source is State.SCHEDULE
     job.move("enqueue", State.SCHEDULE if scheduled else State.PENDING)
     job.due = due and new.dedup_mode == "replace"
+    if job.lane:
+        queue.rota.begin()
     if source is State.PENDING and (scheduled or before != job.lane):
         if not scheduled:
-            queue.rota.ready(job.lane)
+            queue.rota.touch(job.lane)
         queue.rota.touch(before)
     return f"replaced {job.id}"
 
@@ -89,6 +91,8 @@ def enqueue(queue: Queue, new: NewJob, by: str) -> str:
     if new.dedup is not None:
         queue.dedup[new.dedup] = (new.id, new.dedup_window_ms is not None)
     job = Job(id=new.id, by=by, **_content(new))
+    if job.lane:
+        queue.rota.begin()
     # Moments of a proof are the distant past or a year ahead.
     queue.go(job, "enqueue", State.SCHEDULE if new.delay_ms or (new.at_ms or 0) > 10**12 else State.PENDING)
     queue.jobs[new.id] = job
@@ -276,8 +280,9 @@ def reassign(queue: Queue, item: Reassignment) -> str:
     before, due, job.lane, job.nonce = job.lane, job.due, item.lane, None
     job.move("reassign", job.state)
     job.due = due
+    queue.rota.begin()
     if job.state is State.PENDING:
-        queue.rota.ready(job.lane)
+        queue.rota.touch(job.lane)
         queue.rota.touch(before)
     return "ok"
 

@@ -92,7 +92,6 @@ if room > 0 and LIMITS then
     room = math.min(room, allowance(LIMITS)) --!bound queue-rate
   end
 end
-if room > 0 and (ROTA or min_size > 1) then use_serve() end
 if room > 0 and min_size > 1 and not (by_lane and ROTA) then
   ripe = ripens(min_size, linger)
   if ripe then room = 0 end --!guard ripe
@@ -157,7 +156,7 @@ end
 -- The doorbell and the timer (rule 10, and `next` of section 5).
 if ROTA then settle_rota() end
 freed = 0 -- whoever claims uses what was freed meanwhile, or says that something is left
-local left = not (PAUSED or later or ripe) and work_left() --!guard left
+local left = not (PAUSED or later or ripe) and call('EXISTS', ROTA and RING or P .. 'pending') == 1 --!guard left
 local filled = #ids == count
 local keeper = call('HMGET', META, 'keeper', 'keeper_until')
 local ring_once = false

@@ -2,7 +2,7 @@
 -- purpose: Change the queue's settings: events kept, jobs running at once, starts in a time, jobs waiting at once.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, once, row, limits, rota, bell, setting
+-- include: now, number, once, row, begins, limits, rota, bell, setting
 -- keys: meta hash; pending zset; active zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list
 -- argv: client tag; number count; only_unset count; name text; value text
 -- reply: 1 if anything changed, else 0
@@ -17,7 +17,6 @@ if kept or refused then return kept or refused end
 
 if #ARGV % 2 == 0 then return redis.error_reply('EMQKIND configure: its settings are malformed') end --!guard argv
 if meta[3] then return redis.error_reply('EMQSTATE closing') end --!guard closing
-use_limits()
 local limits = LIMITS or read_limits('0 0 0 0 0 0 0 0')
 local before = told(limits)
 local fields, known = {}, {}

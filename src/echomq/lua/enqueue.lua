@@ -2,7 +2,7 @@
 -- purpose: Admit jobs: check, reserve the dedup key, write the row, place it in pending, its lane or schedule.
 -- section: Protocol, section 5
 -- flags:
--- include: now, number, once, row, limits, rota, place, torn, emit, bell, lane
+-- include: now, number, once, row, torn, jobs, limits, rota, place, emit, bell, lane
 -- keys: meta hash; pending zset; schedule zset; job:<id> hash; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; priority integer; delay_ms ms; at_ms ms; dedup text; rule text; lane text; fields count; then name and value of each field
@@ -18,8 +18,7 @@ if kept or refused then return kept or refused end
 
 local MOST_PRIORITY = 2047
 local LONGEST = 3162240000000 -- a century in ms
-local FIXED = 8 -- arguments of an item before its fields
-local items, rows = {}, nil -- by item: where its arguments begin; its row's key, if there are several
+local rows -- by item: where its arguments begin; its row's key, if there are several
 -- Items that are admitted and not written yet: number, set, score. They are placed together, one command a set, and then
 -- get their rows: a place without a row is dropped by whoever comes upon it, a row without a place would be lost. (A
 -- list is dear to make: a call of one item, which is frequent, makes few.)
@@ -30,8 +29,8 @@ local function unmake(problem, at)
   return torn(problem)
 end
 local refusals -- of the server, by set; nil when there are none
-local function enter_set(set, words)
-  local answer = redis.pcall('ZADD', P .. set, unpack(words)) --!write enter
+local function enter(set, ...)
+  local answer = redis.pcall('ZADD', P .. set, ...) --!write enter
   if type(answer) == 'table' then --!guard enter-refused
     refusals = refusals or {}
     refusals[set] = answer
@@ -39,9 +38,8 @@ local function enter_set(set, words)
     laned = laned + answer --!write enter-laned
   end
 end
-local function enter()
+local function enter_all()
   local sets = {}
-  refusals = nil
   -- The last first: the server looks for a place in a small set from its head on, past all that come before.
   for i = #waiting, 1, -3 do
     local set = waiting[i - 1]
@@ -55,7 +53,7 @@ local function enter()
     end
   end
   for set, words in pairs(sets) do
-    enter_set(set, words)
+    enter(set, unpack(words))
   end
 end
 local function write_row(n, set)
@@ -68,11 +66,21 @@ local function write_row(n, set)
   else
     call('HSET', key, 'state', state, 'since', NOW, 'by', CLIENT, unpack(ARGV, at + FIXED, last)) --!write row
   end
-  if set ~= 'schedule' then ready(lane ~= '' and lane) end
+  if set == 'schedule' then return end
+  if ROTA then
+    touch(lane, 1)
+  else
+    made_ready = made_ready + 1
+  end
 end
 local function write_waiting()
   if not waiting then return end
-  enter()
+  refusals = nil
+  if #waiting == 3 then
+    enter(waiting[2], waiting[3], ARGV[items[waiting[1]]])
+  else
+    enter_all()
+  end
   for i = 1, #waiting, 3 do
     local n, set = waiting[i], waiting[i + 1]
     local fine, problem = false, refusals and refusals[set]
@@ -84,51 +92,52 @@ local function write_waiting()
   waiting = nil
 end
 
--- How many more jobs the queue takes: counted when the first job of the call asks, then used up.
-local room
-local function has_room()
-  if not room then
-    if not meta[8] then
-      room = math.huge
-    else
-      room = meta[8] - call('ZCARD', P .. 'pending') - call('ZCARD', P .. 'schedule') - laned - (call('HGET', META, 'laned') or 0)
-    end
-  end
-  return room > 0
+-- How many more jobs the queue takes.
+local room = math.huge
+if meta[8] then
+  room = meta[8] - call('ZCARD', P .. 'pending') - call('ZCARD', P .. 'schedule') - (call('HGET', META, 'laned') or 0)
 end
 -- A waiting job gets this item's content: a new budget under the id and token that it has. It stays where it is in time, or
 -- starts the item's delay.
-local function replace(at, id, state, due)
-  local key, lane = row_key(id), ARGV[at + 6]
-  local row = { state = state, lane = call('HGET', key, 'lane') }
-  local old = state == 'schedule' and state or lane_set(row.lane or '')
-  local set, score = lane_set(lane), -ARGV[at + 1]
-  if due > NOW then
-    set, score = 'schedule', due
-    watch(P .. 'schedule', due)
-  elseif state == 'schedule' then
-    set, score = 'schedule', call('ZSCORE', P .. 'schedule', id)
-  end
-  local come = call('ZADD', P .. set, score, id) --!write replace-enter
-  local last = at + FIXED - 1 + 2 * ARGV[at + 7]
-  local stays = { state = true, since = true, by = true, attempts = true, log_bytes = true, lane = lane ~= '' }
-  for i = at + FIXED, last, 2 do
-    stays[ARGV[i]] = true
-  end
-  call('HSET', key, 'state', set == 'schedule' and set or 'pending', unpack(ARGV, at + FIXED, last)) --!write replace-row
-  if lane ~= '' then call('HSET', key, 'lane', lane) end --!write replace-lane
-  for _, name in ipairs(call('HKEYS', key)) do
-    if not stays[name] then call('HDEL', key, name) end --!write replace-forget
-  end
-  if set ~= old then
-    call('HSET', key, 'since', NOW) --!write replace-since
-    if set ~= 'schedule' then
-      if lane ~= '' then laned = laned + come end --!write replace-laned
-      ready(lane ~= '' and lane)
+local replace
+if LAST_WINS then
+  function replace(at, id, state, due)
+    local key, lane = row_key(id), ARGV[at + 6]
+    local row = { state = state, lane = call('HGET', key, 'lane') }
+    if lane ~= '' then begin_rota() end --!guard replace-first-lane
+    local old = state == 'schedule' and state or lane_set(row.lane or '')
+    local set, score = lane_set(lane), -ARGV[at + 1]
+    if due > NOW then
+      set, score = 'schedule', due
+      watch(P .. 'schedule', due)
+    elseif state == 'schedule' then
+      set, score = 'schedule', call('ZSCORE', P .. 'schedule', id)
     end
-    leave(id, row) --!write replace-leave
+    local come = call('ZADD', P .. set, score, id) --!write replace-enter
+    local last = at + FIXED - 1 + 2 * ARGV[at + 7]
+    local stays = { state = true, since = true, by = true, attempts = true, log_bytes = true, lane = lane ~= '' }
+    for i = at + FIXED, last, 2 do
+      stays[ARGV[i]] = true
+    end
+    call('HSET', key, 'state', set == 'schedule' and set or 'pending', unpack(ARGV, at + FIXED, last)) --!write replace-row
+    if lane ~= '' then call('HSET', key, 'lane', lane) end --!write replace-lane
+    for _, name in ipairs(call('HKEYS', key)) do
+      if not stays[name] then call('HDEL', key, name) end --!write replace-forget
+    end
+    if set ~= old then
+      call('HSET', key, 'since', NOW) --!write replace-since
+      if set ~= 'schedule' then
+        if lane ~= '' then laned = laned + come end --!write replace-laned
+        if ROTA then
+          touch(lane, 1)
+        else
+          made_ready = made_ready + 1
+        end
+      end
+      leave(id, row) --!write replace-leave
+    end
+    emit('replaced', id)
   end
-  emit('replaced', id)
 end
 
 -- Whether none of the call's jobs is there, and none comes twice: then no item need ask. Almost every call is so.
@@ -172,7 +181,7 @@ local function admit(n)
       if call('PTTL', key) > 0 or waits or state == 'active' and not last_wins then return 'duplicate ' .. holder end --!guard dedup
     end
   end
-  if not has_room() then return 'EMQFULL ' .. meta[8] end --!bound max-size
+  if room <= 0 then return 'EMQFULL ' .. meta[8] end --!bound max-size
   if dedup ~= '' then
     if window > 0 then
       call('SET', key, id, 'PX', window) --!write dedup-window
@@ -182,6 +191,7 @@ local function admit(n)
   end
   begun = at
   room = room - 1 --!write room
+  if lane ~= '' then begin_rota() end --!guard first-lane
   if not meta[1] then
     call('HSET', META, 'protocol', VERSION) --!write meta
     meta[1] = VERSION
@@ -200,16 +210,6 @@ local function admit(n)
   return nil
 end
 
--- A malformed call is refused whole, before its first item is admitted.
-local at = 3
-while at <= #ARGV do
-  local fields = whole(ARGV[at + 7], 0, 64)
-  if not fields or at + FIXED - 1 + 2 * fields > #ARGV or #items == MOST_ITEMS then --!guard malformed
-    return redis.error_reply('EMQKIND malformed call: item ' .. #items + 1)
-  end
-  items[#items + 1] = at
-  at = at + FIXED + 2 * fields
-end
 if #items > 1 then
   local seen = {}
   fresh, rows = true, {}

@@ -15,8 +15,10 @@
 local bound = whole(ARGV[3], 1, 10000)
 if not bound then return redis.error_reply('EMQKIND bound ' .. ARGV[3]) end --!guard bound
 local handled = promote(bound)
-if ROTA then settle_rota() end -- what became ready by that takes part in the rota
-handled = math.max(handled, reopen(bound))
+if ROTA then
+  settle_rota() -- what became ready by that takes part in the rota
+  handled = math.max(handled, reopen(bound))
+end
 bell()
 flush_tally()
 return handled

@@ -2,7 +2,7 @@
 -- purpose: Give jobs back, spending nothing, and let nothing of their lane, or of the queue, start before a moment.
 -- section: Protocol, sections 5 and 6
 -- flags: allow-oom
--- include: now, number, once, row, limits, rota, read, place, torn, items, emit, bell, erase, ending, cancel, again, fence
+-- include: now, number, once, row, begins, limits, rota, read, place, torn, items, emit, bell, erase, ending, cancel, again, fence
 -- keys: meta hash; active zset; pending zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; after_ms ms; scope text
@@ -18,7 +18,6 @@ if kept or refused then return kept or refused end
 
 -- The latest moment counts, whoever named it.
 local function close(limits, moment)
-  use_limits()
   limits = limits or read_limits('0 0 0 0 0 0 0 0')
   limits.till = math.max(limits.till, moment) --!write till
   return limits
@@ -32,10 +31,7 @@ local verdicts = each(3, 5, function(at)
   local row, refusal = fenced(id, token, ARGV[at + 2])
   if not row then return refusal end --!guard fence
   local moment = NOW + after
-  if scope == 'lane' and not ROTA then --!guard first-closing
-    use_rota()
-    begin_rota()
-  end
+  if scope == 'lane' then begin_rota() end --!guard first-closing
   local verdict = again(id, row, 'pending', -row.priority)
   if scope == 'queue' then
     LIMITS = close(LIMITS, moment)

@@ -2,7 +2,7 @@
 -- purpose: Lanes by name or by pages: settings, how much waits and runs, and why a lane is not served.
 -- section: Protocol, sections 5 and 6
 -- flags: no-writes
--- include: now, number, row, limits, rota
+-- include: now, number, row, begins, limits, rota
 -- keys: meta hash; pending zset; job:<id> hash; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash
 -- argv: client tag; number count; cursor count; count count; name text
 -- reply: the next cursor; then for each lane: name, settings, pending, active, age of its head ms, reasons why it is closed, ms until it is looked at again or -1
@@ -16,7 +16,6 @@ local cursor, count = ARGV[3], whole(ARGV[4], 1, 256)
 if not count or not whole(cursor, 0, 9007199254740992) or #ARGV > 260 then --!guard page
   return redis.error_reply('EMQKIND read_lanes: cursor, count or the number of names is out of range')
 end
-use_rota()
 local names, texts, next_cursor = {}, {}, '0'
 if #ARGV > 4 then
   for i = 5, #ARGV do

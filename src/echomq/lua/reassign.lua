@@ -2,7 +2,7 @@
 -- purpose: Move jobs that wait, or are dead, to another lane.
 -- section: Protocol, sections 5 and 6
 -- flags: allow-oom
--- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, lane
+-- include: now, once, row, begins, limits, rota, read, place, torn, items, emit, bell, lane
 -- keys: meta hash; pending zset; job:<id> hash; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; lane text
@@ -23,6 +23,7 @@ local verdicts = each(3, 2, function(at)
   if not row.state then return 'EMQGONE' end
   if row.state ~= 'pending' and row.state ~= 'schedule' and row.state ~= 'dead' then return 'EMQSTATE ' .. row.state end --!guard reassign-state
   if lane == (row.lane or '') then return 'ok' end --!guard same-lane
+  begin_rota()
   local come = 0
   if row.state == 'pending' then come = call('ZADD', P .. lane_set(lane), -row.priority, id) end --!write reassign-enter
   if lane ~= '' then
@@ -33,7 +34,7 @@ local verdicts = each(3, 2, function(at)
   end
   call('HDEL', row_key(id), 'holder') --!write reassign-holder
   if row.state == 'pending' then
-    ready(lane ~= '' and lane)
+    touch(lane, 1)
     leave(id, row) --!write reassign-leave
   end
   emit('reassigned', id, 'lane', lane)

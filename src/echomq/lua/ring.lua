@@ -12,7 +12,7 @@
 -- cost: O(1)
 -- bound: 1 token
 -- moves:
-if not work_left() then return 0 end
+if call('EXISTS', ROTA and RING or P .. 'pending') == 0 then return 0 end
 made_ready = 1
 bell()
 return 1

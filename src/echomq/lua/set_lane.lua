@@ -2,7 +2,7 @@
 -- purpose: Change a lane's settings: weight, limit, rate, pause. They survive an empty lane.
 -- section: Protocol, sections 5 and 6
 -- flags: allow-oom
--- include: now, number, once, row, limits, rota, bell, lane, setting
+-- include: now, number, once, row, begins, limits, rota, bell, lane, setting
 -- keys: meta hash; pending zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list
 -- argv: client tag; number count; lane text; name text; value text
 -- reply: 1 if anything changed, else 0
@@ -18,7 +18,6 @@ if kept or refused then return kept or refused end
 local name = ARGV[3]
 if not lane_fits(name) or #ARGV % 2 == 0 then return redis.error_reply('EMQKIND set_lane: its lane or settings are malformed') end --!guard argv
 if meta[3] then return redis.error_reply('EMQSTATE closing') end --!guard closing
-use_rota()
 local text = call('HGET', LANES, name)
 local lane = read_lane(text)
 local limits = lane.limits or read_limits('0 0 0 0 0 0 0 0')
@@ -54,9 +53,7 @@ if told(limits) == before then --!guard unchanged
   return 0
 end
 if not meta[1] then call('HSET', META, 'protocol', VERSION) end --!write meta
-if not ROTA then --!guard first-setting
-  begin_rota()
-end
+begin_rota() --!write first-setting
 write_lane(name, lane) --!write settings
 touch(name) --!write touched
 bell()

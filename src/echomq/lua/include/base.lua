@@ -1,5 +1,5 @@
 -- purpose: the names every script uses, and the version fence of the queue.
--- defines: P, META, CLIENT, NUMBER, call, meta, PAUSED, tally, flush_tally
+-- defines: P, META, CLIENT, NUMBER, call, meta, PAUSED, ROTA, LIMITED, MAY_BEGIN, tally, flush_tally
 local call = redis.call
 local META = KEYS[1]
 local P = string.sub(META, 1, -5)
@@ -8,6 +8,9 @@ if not NUMBER or NUMBER < 0 or NUMBER % 1 ~= 0 then return redis.error_reply('EM
 local meta = call('HMGET', META, 'protocol', 'paused', 'closing', 'events', 'lease_max_ms', 'rota', 'limits', 'max_size')
 if meta[1] and string.match(meta[1], '^%d+') ~= MAJOR then return redis.error_reply('EMQVERSION ' .. meta[1]) end --!guard version
 local PAUSED = meta[2]
+-- A function costs a script that makes it, the more so the more it refers to. So those for lanes and limits are made only
+-- in a queue that has some, or by a verb that may bring the first (it says so before it includes them).
+local ROTA, LIMITED, MAY_BEGIN = meta[6], meta[7], false -- luacheck: ignore 311
 
 -- Counters are gathered during the call and written once at its end.
 local tallied = {}

@@ -1,14 +1,12 @@
 -- purpose: limits of a lane, or of the queue: how many may run, how many may start in a time, until when it is closed.
--- defines: LIMITS, DAY, pace, read_limits, spell_limits, allowance, spend, shut, use_limits
+-- defines: LIMITS, DAY, pace, read_limits, spell_limits, allowance, spend, shut
 -- Kept as one text, `weight limit count per_ms burst tat paused till`, 0 where there is none. A rate is one number, the
 -- theoretical arrival time of the next start (GCRA): each start moves it by `every`, and it may run ahead of the clock by
 -- `slack`. That makes the rate exact over any span, and says to the ms when it opens again. The slack is what the burst
 -- asks for, but at least SLACK: a worker that comes a little late must not lose what it was allowed meanwhile.
 local LIMITS, pace, read_limits, spell_limits, allowance, spend, shut
 local SLACK, GATHER, DAY = 50, 25, 86400000
--- Making functions costs each call some tenths of a microsecond: a queue that needs none of these makes none.
-local function use_limits()
-  if shut then return end
+if LIMITED or ROTA or MAY_BEGIN then
   function pace(it)
     if it.count == 0 then return end
     it.every = it.per / it.count
@@ -61,7 +59,4 @@ local function use_limits()
     return moment
   end
 end
-if meta[7] then
-  use_limits()
-  LIMITS = read_limits(meta[7])
-end
+if LIMITED then LIMITS = read_limits(LIMITED) end

@@ -2,7 +2,6 @@
 -- defines: reopen
 -- Answers how many were handled; the bound was used up if that is `bound`.
 local function reopen(bound)
-  if not ROTA then return 0 end
   local names = call('ZRANGE', CLOSED, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, bound) --!bound reopen
   for _, name in ipairs(names) do
     touch(name) --!write due-closed

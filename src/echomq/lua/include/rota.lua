@@ -1,11 +1,11 @@
 -- purpose: the rota: which lanes can be served, and which wait for what (section 6).
--- defines: ROTA, made_ready, freed, laned, RING, CLOSED, LANES, read_lane, spell_lane, write_lane, begin_rota, touch, unready, settle_rota, use_rota, ready, watch, work_left
+-- defines: made_ready, freed, laned, RING, CLOSED, LANES, read_lane, spell_lane, write_lane, begin_rota, touch, unready, enter_lane, leave_lane, settle_rota, watch
 -- A queue that never met a lane has no rota: `pending` is all there is. From the first lane on, a lane with pending jobs,
 -- the one without a name among them, is in exactly one of `ring` and `closed`, and its field in `lanes` says where:
 -- `r`, `c` or `-`, then the credit of its turn, then its settings. Verbs only say which lanes they touched; what that
 -- means for the rota is settled once, at the end of the call.
-local ROTA, made_ready, freed, laned = meta[6], 0, 0, 0
-local RING, CLOSED, LANES, read_lane, spell_lane, write_lane, begin_rota, touch, unready, settle_rota
+local made_ready, freed, laned = 0, 0, 0
+local RING, CLOSED, LANES, read_lane, spell_lane, write_lane, begin_rota, touch, unready, enter_lane, leave_lane, settle_rota
 local heads
 -- Called before an entry due at `moment` joins a set by whose head workers set their timers: they must hear of a nearer one.
 local function watch(key, moment)
@@ -18,10 +18,7 @@ local function watch(key, moment)
     head.soonest = moment
   end
 end
--- As with the limits: only a queue with a rota makes its functions.
-local function use_rota()
-  if settle_rota then return end
-  use_limits()
+if ROTA or MAY_BEGIN then
   RING, CLOSED, LANES = P .. 'ring', P .. 'closed', P .. 'lanes'
   local touched, order = {}, {}
   local PIECE_OF_LANES = 1000 -- `unpack` fails at some 8,000 values
@@ -61,9 +58,29 @@ local function use_rota()
     touched[lane] = math.max(0, touched[lane] - 1) --!write unready
   end
   function begin_rota()
+    if ROTA then return end --!guard begun
     call('HSET', META, 'rota', 1) --!write rota
     ROTA = '1'
     touch('') --!write rota-default
+  end
+  -- A job enters its lane's ready ones.
+  function enter_lane(id, lane, score)
+    local come = call('ZADD', P .. lane_set(lane), score, id) --!write enter-lane
+    if lane ~= '' then laned = laned + come end --!write place-laned
+    touch(lane, 1)
+  end
+  -- A job leaves what is its lane's; answers whether that was its place.
+  function leave_lane(id, state, lane)
+    if state == 'active' and lane then
+      call('ZREM', lane_active(lane), id) --!write leave-lane
+      touch(lane) --!write slot-freed
+    elseif state == 'pending' then
+      local gone = call('ZREM', P .. lane_set(lane or ''), id) --!write leave-pending
+      if lane then laned = laned - gone end --!write unlaned
+      unready(lane or '') --!write job-left
+      return true
+    end
+    return false
   end
   -- How many of the lane's jobs could start now, of so many that are ready.
   local function startable(name, lane, count)
@@ -121,21 +138,4 @@ local function use_rota()
     if laned ~= 0 then call('HINCRBY', META, 'laned', laned) end --!write laned
     laned = 0
   end
-end
-if ROTA then use_rota() end
--- A job of the lane became ready (false: of no lane).
-local function ready(lane)
-  if lane and not ROTA then --!guard first-lane
-    use_rota()
-    begin_rota()
-  end
-  if ROTA then
-    touch(lane or '', 1)
-  else
-    made_ready = made_ready + 1
-  end
-end
--- Whether there is a lane to be served, whatever the queue's own limits say.
-local function work_left()
-  return call('EXISTS', ROTA and RING or P .. 'pending') == 1
 end

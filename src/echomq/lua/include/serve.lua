@@ -1,11 +1,11 @@
 -- purpose: a claim's walk along the rota: the head lane serves its credit, then the ring turns.
--- defines: rows, serving, met, ripens, serve, end_turns, use_serve
+-- defines: rows, serving, met, ripens, serve, end_turns
 -- The ring is read from its head in pieces, turned in memory, and written once: what was passed goes to its tail, or
 -- leaves it. `choose(id, key)` takes a job or drops it; `rows` grows with each that is taken; true means: no more.
 local rows = {} -- keys of the rows of the jobs taken
 local serving = '' -- the lane whose turn it is
 local met, ripens, serve, end_turns -- the lanes that were asked, in order; nil without a rota
-local function use_serve()
+if ROTA or ARGV[8] ~= '1' then -- or a batch is wanted
   local line, behind = {}, {} -- lanes whose turn comes, and those that had it
   met = {}
   local first = 1
