@@ -79,8 +79,6 @@ EQUIVALENT = {
     "include/bell: guard bell-shut: `>=` for `>`": "none wanted stay none",
     "enqueue: guard lane: without `lane ~= ''`": "no name is a name that fits",
     "claim: guard far-closed: `<=` for `<`": "it is closed until the same moment again",
-    "rate_limited: guard first-closing: without `not ROTA`": TWICE,
-    "set_lane: guard first-setting: always": TWICE,
 }
 
 
