@@ -10,7 +10,7 @@ What a program needs stands here; what one rarely needs, in the modules named be
 #   lua/          the scripts: the only implementation of the contract on the server
 #   transitions/  the Python half of each script, same names
 #   wire/         the connection: implicit pipelining, group commit, reconnects; knows sockets and the driver
-#   client queue lanes limits results tasks app verdicts backoff job sync/
+#   client queue lanes limits results tasks app batches verdicts backoff job sync/
 #                 what an application calls
 #   worker/       the runtime: intake, leases, heartbeats, settling, shutdown
 #   cli/ demo/    commands
@@ -24,6 +24,7 @@ from echomq._bulk import EnqueueStream
 from echomq._options import EnqueueOptions
 from echomq.app import App
 from echomq.backoff import Backoff, Exponential, Fixed
+from echomq.batches import Batch, BatchItem, JobBatch
 from echomq.client import Client, open_client
 from echomq.errors import (
     ArgumentsError,
@@ -71,6 +72,8 @@ __all__ = [
     "ArgumentsError",
     "AuthenticationError",
     "Backoff",
+    "Batch",
+    "BatchItem",
     "BusyScriptError",
     "Client",
     "Codec",
@@ -86,6 +89,7 @@ __all__ = [
     "HealthPortError",
     "InvalidJobError",
     "Job",
+    "JobBatch",
     "JobCall",
     "JobCancelledError",
     "JobExpiredError",

@@ -11,17 +11,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Final, final, get_args, get_origin
 
+from echomq.batches import JobBatch
 from echomq.job import Job, SyncJob
 from echomq.protocol.codec import join_path
 
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _PLAIN: Final = (str, int, bool)
 _JOBS: Final[dict[str, type]] = {"Job": Job, "SyncJob": SyncJob}
+_BATCH: Final = re.compile(r"(?:\w+\.)*JobBatch(?:\[(?P<item>.*)\])?", re.DOTALL)
 
 Structure = Callable[[Any, Any, str], Any]
 """Makes a decoded value one of a declared type: value, annotation, path."""
@@ -54,11 +57,17 @@ class Signature:
         "task",
     )  # fmt: skip
 
-    def __init__(self, task: str, function: Callable[..., Any]) -> None:
+    def __init__(self, task: str, function: Callable[..., Any], *, batch: bool = False) -> None:
         """Read a handler's signature.
 
+        Args:
+            task: The task's name.
+            function: The handler.
+            batch: Whether it takes batches. What may be enqueued for it is then one argument: an item.
+
         Raises:
-            TypeError: It cannot be a handler: a generator, two job parameters, or the wrong kind of job.
+            TypeError: It cannot be a handler: a generator, two job parameters, or the wrong kind of job; or one of
+                batches that is not declared so, or the other way round.
         """
         self.task = task
         plain = inspect.unwrap(function)
@@ -81,7 +90,8 @@ class Signature:
         if full.return_annotation is not inspect.Signature.empty:
             self._unresolved["return"] = (full.return_annotation, None)
         self._try_resolve()
-        self.job_parameter = self._find_job(full, is_async(function))
+        full = self._read_items(full, function, batch=batch)
+        self.job_parameter = None if batch else self._find_job(full, is_async(function))
         """The parameter that the worker fills with the job; None when there is none."""
         self._read(full)
 
@@ -157,6 +167,50 @@ class Signature:
             raise TypeError(f"task {self.task!r}: one parameter is the job, not {' and '.join(found)}")
         return found[0] if found else None
 
+    def _read_items(self, full: inspect.Signature, function: Callable[..., Any], *, batch: bool) -> inspect.Signature:
+        """Put the type of its items in the place of `JobBatch[T]`; answer the signature that producers see."""
+        found = [name for name in full.parameters if self._is_batch(name)]
+        if not batch:
+            if found:
+                raise TypeError(
+                    f"task {self.task!r}: a handler of batches says so, as in app.task(batch=Batch(max_size=100))"
+                )
+            return full
+        kinds = [parameter.kind in _POSITIONAL for parameter in full.parameters.values()]
+        if not is_async(function) or kinds != [True] or not found:
+            raise TypeError(
+                f"task {self.task!r}: a handler of batches is a coroutine function with one parameter, annotated "
+                f"JobBatch or JobBatch[T], not {function!r} with {full}"
+            )
+        for known in (self._hints, self._unresolved):
+            known.pop("return", None)  # what the handler returns is nothing; each item has a result of its own
+        (name,) = found
+        if name in self._unresolved:
+            annotation, error = self._unresolved[name]
+            match = _BATCH.fullmatch(annotation)
+            item = match["item"] if match else None
+            if item is None:
+                del self._unresolved[name]
+            else:
+                self._unresolved[name] = (item, error)
+        else:
+            item = self._hints[name] = (*get_args(self._plain_hint(name)), Any)[0]
+        annotation = inspect.Parameter.empty if item is None or item is Any else item
+        return full.replace(
+            parameters=[inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY, annotation=annotation)]
+        )
+
+    def _is_batch(self, name: str) -> bool:
+        if name in self._unresolved:
+            annotation = self._unresolved[name][0]
+            return isinstance(annotation, str) and _BATCH.fullmatch(annotation) is not None
+        hint = self._plain_hint(name)
+        return hint is JobBatch or get_origin(hint) is JobBatch
+
+    def _plain_hint(self, name: str) -> Any:
+        hint = self._hints.get(name)
+        return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
     def _job_type(self, name: str) -> type | None:
         if name in self._unresolved and name != "return":
             annotation = self._unresolved[name][0]
@@ -165,9 +219,7 @@ class Signature:
             if found is not None:
                 del self._unresolved[name]
             return found
-        hint = self._hints.get(name)
-        if get_origin(hint) is Annotated:
-            hint = get_args(hint)[0]
+        hint = self._plain_hint(name)
         return hint if hint is Job or hint is SyncJob else None
 
     @property

@@ -26,6 +26,7 @@ import attrs
 from echomq._bulk import EnqueueStream
 from echomq._options import JobOptions
 from echomq.backoff import DEFAULT_BACKOFF, Backoff
+from echomq.batches import Batch, JobBatch
 from echomq.client import Client, open_client
 from echomq.errors import EchoMQError
 from echomq.job import Job, SyncJob
@@ -58,6 +59,13 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[Concatenate[SyncJob, P], R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class BatchTaskDecorator(Protocol):
+    """What `app.task(batch=...)` answers: it makes a handler of batches a task, typed by the batch's items."""
+
+    def __call__(self, function: Callable[[JobBatch[T]], Coroutine[Any, Any, None]], /) -> Task[[T], Any]:
+        """Make it a task, each of whose jobs is an item."""
 
 
 @final
@@ -121,7 +129,22 @@ class App:
         backoff: Backoff = DEFAULT_BACKOFF,
         result_ttl: float | None = None,
         max_stalls: int | None = None,
+        batch: None = None,
     ) -> TaskDecorator: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 3,
+        timeout: float | None = None,
+        backoff: Backoff = DEFAULT_BACKOFF,
+        result_ttl: float | None = None,
+        max_stalls: int | None = None,
+        batch: Batch,
+    ) -> BatchTaskDecorator: ...
     def task(
         self,
         function: Any = None,
@@ -134,6 +157,7 @@ class App:
         backoff: Backoff = DEFAULT_BACKOFF,
         result_ttl: float | None = None,
         max_stalls: int | None = None,
+        batch: Batch | None = None,
     ) -> Any:
         """Make a function a task: `@app.task`, or `@app.task(...)` with options.
 
@@ -150,9 +174,11 @@ class App:
             backoff: How long a failed job waits for its next attempt.
             result_ttl: Seconds that an ended job and its result are kept; None: not at all.
             max_stalls: How many expired leases a job survives; None: 3.
+            batch: How its jobs are gathered into batches: the handler then takes one `JobBatch`, a producer enqueues
+                one argument an item, and no other task may be on its queue. None: each job runs by itself.
 
         Raises:
-            ValueError: The name is taken, or a value is out of range.
+            ValueError: The name is taken, a value is out of range, or a task of batches would share its queue.
             TypeError: The function cannot be a handler.
         """
 
@@ -169,12 +195,20 @@ class App:
                 backoff=backoff,
                 result_ttl=result_ttl,
                 max_stalls=max_stalls,
+                batch=batch,
                 codec=self.codec,
                 sender=self,
             )
             if task.name in self._tasks:
                 taken = self._tasks[task.name].function
                 raise ValueError(f"the task name {task.name!r} is taken by {taken!r}: give {function!r} another")
+            for other in self._tasks.values():
+                if other.queue == task.queue and (other.batch or task.batch):
+                    owner, guest = (other, task) if other.batch else (task, other)
+                    raise ValueError(
+                        f"task {owner.name!r} takes the jobs of queue {queue!r} in batches, whatever task they are for: "
+                        f"give {guest.name!r} another queue"
+                    )
             self._tasks[task.name] = task
             return task
 

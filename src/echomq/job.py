@@ -103,9 +103,8 @@ class _Facts:
         return self._notes.reason
 
 
-@final
 class Job(_Facts):
-    """A job in the hands of a coroutine function.
+    """A job in the hands of a coroutine function, alone or in a batch (`BatchItem`). Not meant to be subclassed.
 
     `token` is the fencing token: strictly larger for each later claim of the same job on a server that loses no
     writes. Guard your own stores with it: `UPDATE ... SET fence = :token WHERE id = :id AND fence < :token`.

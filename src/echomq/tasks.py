@@ -14,6 +14,7 @@ import attrs
 from echomq._options import EnqueueOptions, JobOptions
 from echomq._signature import Signature, is_async
 from echomq.backoff import DEFAULT_BACKOFF, Backoff
+from echomq.batches import Batch
 from echomq.errors import ArgumentsError, DecodeError
 from echomq.job import Job, SyncJob
 from echomq.protocol.codec import Codec, JsonCodec
@@ -124,6 +125,8 @@ class Task(Generic[P, R_co]):
     """Seconds that an ended job and its result are kept; None: not at all. Written into each job."""
     max_stalls: int | None = None
     """How many expired leases a job survives; None: 3. Written into each job."""
+    batch: Batch | None = None
+    """How its jobs are gathered into batches, on a queue of its own; None: each runs by itself."""
     codec: Codec = attrs.field(default=DEFAULT_CODEC, repr=False)
     """Encodes arguments and results."""
     is_async: bool = attrs.field(init=False, repr=False)
@@ -141,6 +144,8 @@ class Task(Generic[P, R_co]):
             raise TypeError(f"task {self.name!r}: a handler is a function, not {self.function!r}")
         if not callable(self.backoff):
             raise TypeError(f"task {self.name!r}: a backoff is callable, not {self.backoff!r}")
+        if self.batch is not None and type(self.batch) is not Batch:
+            raise TypeError(f"task {self.name!r}: batch is a Batch, such as Batch(max_size=100), not {self.batch!r}")
         if type(self.max_attempts) is not int or not 1 <= self.max_attempts <= MAX_COUNT:
             raise ValueError(f"task {self.name!r}: max_attempts is 1 to {MAX_COUNT}, not {self.max_attempts!r}")
         for what, seconds in (("timeout", self.timeout), ("result_ttl", self.result_ttl)):
@@ -150,7 +155,7 @@ class Task(Generic[P, R_co]):
         if self.timeout is not None:
             put(self, "timeout", to_seconds(to_ms(self.timeout)))  # of a timedelta, too
         put(self, "is_async", is_async(self.function))
-        put(self, "signature", Signature(self.name, self.function))
+        put(self, "signature", Signature(self.name, self.function, batch=self.batch is not None))
         options = JobOptions.of({"result_ttl": self.result_ttl, "max_stalls": self.max_stalls})
         caller: TaskCaller[P, R_co] = TaskCaller(
             self.queue, self.name, self._sender, self.codec, options, self.signature, self.load_result

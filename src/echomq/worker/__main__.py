@@ -29,6 +29,7 @@ from echomq.protocol.keys import check_queue_name
 from echomq.wire.urls import parse
 from echomq.worker.deadline import Deadline
 from echomq.worker.entry import check_served, run_worker
+from echomq.worker.gather import find_batch
 from echomq.worker.logs import configure_logs, open_missing_streams
 from echomq.worker.options import WorkerOptions
 
@@ -96,11 +97,12 @@ def find_app(path: str) -> App:
     return app
 
 
-def check_app(app: App, queues: tuple[str, ...]) -> None:
+def check_app(app: App, queues: tuple[str, ...], settings: WorkerOptions) -> None:
     """Look at what can be known before anything is opened.
 
     Raises:
-        ValueError: There is nothing to serve, or no server is named, or not by a URL.
+        ValueError: There is nothing to serve, or no server is named, or not by a URL; or a batch takes more slots than
+            the worker has.
         TypeError: An annotation of a task cannot be resolved.
     """
     if not app.tasks:
@@ -110,6 +112,8 @@ def check_app(app: App, queues: tuple[str, ...]) -> None:
         check_served(app, check_queue_name(queue))
     for task in app.tasks.values():
         task.check()
+    for queue in queues or app.queues:
+        find_batch({task.name: task for task in app.tasks.values() if task.queue == queue}, settings)
     parse(server_url(app.url))
 
 
@@ -176,7 +180,7 @@ def main(
             found.url = "valkey://127.0.0.1"  # until its port is known
         elif url is not None:
             found.url = url
-        check_app(found, queues)
+        check_app(found, queues, settings)
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None
     structlog.contextvars.bind_contextvars(worker=settings.name)

@@ -8,6 +8,7 @@ from echomq.protocol.times import to_ms
 from echomq.transitions import claim
 
 if TYPE_CHECKING:
+    from echomq.batches import Batch
     from echomq.protocol.keys import QueueKeys
     from echomq.transitions import Call, ClaimReply, Transition
     from echomq.wire.calls import NumberedCall
@@ -21,7 +22,9 @@ CAP: float = 1.0
 class QueueCalls:
     """One queue as a worker sees it."""
 
-    def __init__(self, wire: WireClient, keys: QueueKeys) -> None:
+    def __init__(self, wire: WireClient, keys: QueueKeys, batch: Batch | None = None) -> None:
+        self.batch = batch
+        """How its jobs are gathered; None: they are not."""
         self.queue = keys.queue
         self.wire = wire
         self.keys = keys
@@ -39,8 +42,15 @@ class QueueCalls:
 
     def start_claim(self, count: int, lease: float) -> NumberedCall:
         """Send a claim for up to `count` jobs for `lease` seconds; its `value()` is a `ClaimReply`."""
+        batch = self.batch
+        linger = 0 if batch is None else to_ms(batch.linger)
+        # Whatever fills the room there is need not wait for a whole batch.
+        least = 1 if batch is None or not linger else min(batch.min_size or batch.max_size, count)
 
         def build(call: Call) -> Transition[ClaimReply]:
-            return claim(self.keys, call, count=count, lease_ms=to_ms(lease), cap_ms=to_ms(CAP))
+            return claim(
+                self.keys, call, count=count, lease_ms=to_ms(lease), cap_ms=to_ms(CAP),
+                min_size=least, linger_ms=linger, by_lane=batch is not None and batch.by_lane,
+            )  # fmt: skip
 
         return self.wire.start(self.keys, build, verb="claim")

@@ -55,7 +55,7 @@ async def run_worker(
         EvictionPolicyError: The server may evict jobs.
         HealthPortError: `health_port` cannot be had.
         TypeError: An option is unknown, or the app has no task on a queue.
-        ValueError: An option is out of range.
+        ValueError: An option is out of range, or a task's batches take more slots than `concurrency`.
         RuntimeError: The client is of another event loop, or was closed while the worker worked. Leave `async with app:`
             only after this has returned: without a client no verdict is delivered, and the jobs come back when their
             leases end.

@@ -21,9 +21,10 @@ from echomq.transitions import Checkpoint, LogLine, Progress
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from echomq.backoff import Backoff
+    from echomq.batches import Batch
     from echomq.worker.lease import Lease
 
 MAX_NOTE: Final = 1 << 20
@@ -66,6 +67,10 @@ class Handler(Protocol):
     @property
     def backoff(self) -> Backoff:
         """How long a failed job waits."""
+
+    @property
+    def batch(self) -> Batch | None:
+        """How its jobs are gathered; None: each is run by itself."""
 
     def load_arguments(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
         """Decode the arguments.
@@ -200,29 +205,57 @@ async def execute(
     handler has. A thread cannot be interrupted: its lease is renewed until it returns.
     """
     claimed = lease.claimed
-    record = claimed.record
     if handler is None:
         return Unfit(LookupError(f"unknown task {name!r} on queue {lease.calls.queue!r}"))
+    loaded = load(lease, handler)
+    if isinstance(loaded, (Poison, Unfit)):
+        return loaded
+    args, kwargs, timeout = loaded
+    if handler.job_parameter is not None:
+        notes = LeaseNotes(lease, codec)
+        kind = Job if handler.is_async else SyncJob
+        job = kind(lease.calls.queue, claimed.id, claimed.token, claimed.record, notes)
+        args, kwargs = handler.inject(job, args, kwargs)
+    structlog.contextvars.bind_contextvars(queue=lease.calls.queue, job=claimed.id, task=name, attempt=claimed.token)
+    lease.limit(timeout)
+    outcome = await run_scoped(lease.scope, partial(_call, lease, handler, args, kwargs, threads))
+    return Stopped(lease.why()) if outcome is None else outcome
+
+
+def load(lease: Lease, handler: Handler) -> tuple[list[Any], dict[str, Any], float | None] | Poison | Unfit:
+    """Answer a job's arguments and how long it may run, seconds; or why it cannot be run.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+    """
     try:
-        args, kwargs = handler.load_arguments(record.payload)
-        timeout = effective_timeout(handler, lease)
+        args, kwargs = handler.load_arguments(lease.claimed.record.payload)
+        return args, kwargs, effective_timeout(handler, lease)
     except DecodeError as error:
         return Poison(error)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a signature, a codec or a structure hook of the user's
         return Unfit(error)  # also a CancelledError: nothing was awaited, so nobody has cancelled
-    if handler.job_parameter is not None:
-        notes = LeaseNotes(lease, codec)
-        kind = Job if handler.is_async else SyncJob
-        args, kwargs = handler.inject(kind(lease.calls.queue, claimed.id, claimed.token, record, notes), args, kwargs)
-    structlog.contextvars.bind_contextvars(queue=lease.calls.queue, job=claimed.id, task=name, attempt=claimed.token)
-    lease.limit(timeout)
+
+
+async def run_scoped(
+    scope: anyio.CancelScope, call: Callable[[], Awaitable[Returned | Raised | Unfit]]
+) -> Returned | Raised | Unfit | None:
+    """Run a handler's code in a cancel scope of its own, until it has ended; None: it was stopped.
+
+    Args:
+        scope: The scope, not entered yet.
+        call: Calls the code; whatever that raises is answered, a cancellation too.
+
+    Raises:
+        BaseException: A cancellation from outside the scope, or Ctrl-C. Or what leaving the scope raised.
+    """
     outcome: Returned | Raised | Unfit | None = None
-    with lease.scope:
+    with scope:
         # What it raises is kept from the scope, which would look for cancellations in it, however deep it is.
-        outcome = await _call(lease, handler, args, kwargs, threads)
-        left = close_left_scopes(lease.scope)
+        outcome = await call()
+        left = close_left_scopes(scope)
         if isinstance(outcome, Raised):
             if is_foreign(outcome.error):
                 raise outcome.error
@@ -231,9 +264,7 @@ async def execute(
         else:
             return outcome
     # What it raised while it was being stopped is noise of its cleanup; what was asked of it counts.
-    if outcome is not None and lease.reason is None and not lease.scope.cancel_called:
-        return outcome
-    return Stopped(lease.why())
+    return None if scope.cancel_called else outcome
 
 
 async def _call(

@@ -9,6 +9,8 @@ Theory of operation
     The claim that a ring calls for leaves at once, from the reader that hears it, while this task is still being woken
     (0.2 ms of a pick-up).
 
+    A queue whose jobs are gathered into batches is asked, and its bell is followed, when `gather` says so.
+
     A park that ends in an error backs off and claims all the same, so a broken doorbell costs latency and nothing else.
 
 If you change this
@@ -31,6 +33,7 @@ from echomq._logs import Told, get_logger
 from echomq.errors import EchoMQError, ProtocolMismatchError
 from echomq.transitions import Call, ring
 from echomq.worker.calls import CAP
+from echomq.worker.gather import Gathering
 from echomq.worker.signals import Signal
 
 if TYPE_CHECKING:
@@ -99,6 +102,9 @@ class Intake:
         self._busy = False
         self._options = options
         self._free = free
+        self._gathering = {calls: Gathering(calls.batch) for calls in queues if calls.batch is not None}
+        self._needed = 0
+        """How many slots some queue waits for to be free; 0: none does."""
         self._portion = max(PORTION_LEAST, options.concurrency // PORTIONS)
         self._begin = begin
         self._claimed = claimed
@@ -125,6 +131,8 @@ class Intake:
     def slot_freed(self) -> None:
         """A slot is free: claim for it."""
         self._slot.send()
+        if self._needed and self._park_scope is not None and self._free() >= self._needed:
+            self._park_scope.cancel()  # the doorbell does not tell of room for a batch
 
     def stop(self) -> None:
         """Claim no more. A claim on its way is read, and what it took is given back."""
@@ -156,6 +164,7 @@ class Intake:
         """Offer the free slots to each queue in turn. Answers how long nothing else can become ready, seconds."""
         wait, busy = CAP, self._busy
         self._busy = False
+        self._needed = 0
         if self._ahead is not None:
             self._queues.rotate(-self._queues.index(self._ahead.calls))
         for _ in range(len(self._queues)):
@@ -172,6 +181,10 @@ class Intake:
                     continue
                 if calls in self._failing and now < self._failing[calls][1]:
                     wait = min(wait, self._failing[calls][1] - now)
+                    continue
+                closed = self._closed_for(calls, free, now)
+                if closed > 0:
+                    wait = min(wait, closed)
                     continue
                 started = self._start(calls, free)
             try:
@@ -191,6 +204,8 @@ class Intake:
             self._begin(calls, reply, started.sent_at)
             self._claimed()
             more = reply.next_ms / 1000 if len(reply.jobs) < started.count else 0.0
+            if calls in self._gathering:
+                self._gathering[calls].answered(anyio.current_time(), jobs=bool(reply.jobs), wait=more)
             self._busy = self._busy or bool(reply.jobs)
             self._quiet[calls] = anyio.current_time() + min(more, QUIET)
             wait = min(wait, more)
@@ -200,14 +215,33 @@ class Intake:
 
     def _start(self, calls: QueueCalls, free: int) -> _Started:
         sent_at = anyio.current_time()
-        count = min(free, self._portion)
+        gathering = self._gathering.get(calls)
+        count = min(free, self._portion) if gathering is None else gathering.begin(free)
         return _Started(calls, count, sent_at, calls.start_claim(count, self._options.lease))
 
     def _rang(self, bell: str) -> None:
         """Send off the claim that a ring calls for."""
-        free = self._free()
+        free, calls = self._free(), self._bells[bell]
+        if calls in self._gathering:
+            self._gathering[calls].rang()
         if free > 0 and not self.stopping:
-            self._ahead = self._start(self._bells[bell], free)
+            if self._deaf_for(calls, free) > 0:
+                return
+            self._ahead = self._start(calls, free)
+
+    def _closed_for(self, calls: QueueCalls, free: int, now: float) -> float:
+        """Answer for how long a queue is not to be asked, seconds."""
+        gathering = self._gathering.get(calls)
+        if gathering is None:
+            return 0.0
+        if free < gathering.size:
+            self._needed = min(self._needed or gathering.size, gathering.size)
+        return gathering.closed_for(free, now)
+
+    def _deaf_for(self, calls: QueueCalls, free: int) -> float:
+        """Answer for how long a queue's bell means nothing, seconds."""
+        gathering = self._gathering.get(calls)
+        return 0.0 if gathering is None else gathering.deaf_for(free, anyio.current_time())
 
     def _backoff(self, count: int) -> float:
         delay = min(BACKOFF_CAP, BACKOFF_FIRST * 2.0 ** min(count, 10))
@@ -223,7 +257,9 @@ class Intake:
             with anyio.CancelScope() as self._park_scope:
                 if self.stopping:
                     return
-                rang = await park.wait(sorted(self._bells), wait, on_ring=self._rang)
+                if self._needed and self._free() >= self._needed:
+                    return  # since the round
+                rang = await self._listen(park, wait)
                 self._park_errors = 0
                 self._told.over(_PARK)
                 if rang is not None:
@@ -235,6 +271,23 @@ class Intake:
             await self._pause(self._backoff(self._park_errors))
         finally:
             self._park_scope = None
+
+    async def _listen(self, park: Park, wait: float) -> str | None:
+        """Wait for a ring that can be answered now, and for no other."""
+        until = anyio.current_time() + wait
+        while True:
+            free = self._free()
+            left = until - anyio.current_time()
+            if all(self._deaf_for(calls, free) > 0 for calls in self._bells.values()):
+                await anyio.sleep(max(0.0, left))  # each arrival would cost a BLPOP, and its token
+                return None
+            rang = await park.wait(sorted(self._bells), left, on_ring=self._rang)
+            if rang is None or self._ahead is not None:
+                return rang
+            deaf = self._deaf_for(self._bells[rang], self._free())
+            if deaf <= 0:
+                return rang
+            until = min(until, anyio.current_time() + deaf)
 
     async def _pause(self, seconds: float) -> None:
         """Wait, whatever the doorbell says: neither one that rings nor work that waits may make an error spin."""

@@ -113,6 +113,19 @@ class Lease:
             self.stopped_at = min(self.stopped_at, time.monotonic())
         self.scope.cancel()
 
+    def look(self, now: float) -> None:
+        """Stop the handler if its time is over. Usually the scope's deadline has done it.
+
+        Not if the loop was late, nor for a thread, which must be told, nor in a batch, whose leases have no such scope.
+
+        Args:
+            now: The time, on anyio's clock.
+        """
+        if self.over(now):
+            self.stop(Reason.LEASE_LOST, UNRENEWED)
+        elif now >= self.timeout_at:
+            self.stop(Reason.TIMEOUT)
+
     def why(self) -> Reason:
         """Tell why the scope ended the handler: as asked, or by the clock."""
         if self.reason is None:

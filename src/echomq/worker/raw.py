@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from echomq._signature import Signature, is_async
 from echomq.backoff import Backoff, Exponential
+from echomq.batches import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +22,7 @@ class RawHandler:
     name = ""
     max_attempts = 3
     timeout: float | None = None
+    batch: Batch | None = None
 
     def __init__(self, queue: str, function: Callable[..., Any], codec: Codec) -> None:
         self.queue = queue

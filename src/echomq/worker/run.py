@@ -10,12 +10,15 @@ Theory of operation
                                       ^    ^                            ^
                         heartbeat ----+    +---- control, watchdog      +---- timers
 
+    The leases of a batch share one task (`batch`); all else is the same for each of them.
+
 If you change this
     Nothing in the core may wait without a bound for the server once the worker is stopping.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import anyio
@@ -26,9 +29,11 @@ from echomq._logs import get_logger
 from echomq.errors import EchoMQError
 from echomq.protocol.failures import holds
 from echomq.transitions import Call, counts
+from echomq.worker.batch import BatchRun, ItemScope
 from echomq.worker.calls import QueueCalls
 from echomq.worker.control import run_control
 from echomq.worker.execute import execute
+from echomq.worker.gather import find_batch
 from echomq.worker.health import Health
 from echomq.worker.heartbeat import Heartbeat
 from echomq.worker.intake import Intake
@@ -81,6 +86,9 @@ class Worker:
             handlers: For each queue its handlers by task name.
             options: How to work.
             codec: Encodes what handlers note: progress and checkpoints.
+
+        Raises:
+            ValueError: There is no queue, or a batch that takes more slots than there are.
         """
         if not handlers:
             msg = "a worker needs at least one queue: declare a task, or name a queue"
@@ -89,13 +97,16 @@ class Worker:
         self._wire = wire
         self._codec = codec
         self._handlers = {keys.queue: of_queue for keys, of_queue in handlers.items()}
-        self._queues = {keys.queue: QueueCalls(wire, keys) for keys in handlers}
+        self._queues = {
+            keys.queue: QueueCalls(wire, keys, find_batch(of_queue, options)) for keys, of_queue in handlers.items()
+        }
         self._timers = Timers()
         self._counters = Counters()
         self._heartbeat = Heartbeat(options, self._timers, renewed=self._was_served)
         self._settler = Settler(options, self._timers, self._counters, on_settled=self._slot_freed)
         self._last = LastLives(self._settler, begun=self._slot_freed)
         self._leases: set[Lease] = set()
+        self._batches: set[BatchRun] = set()
         self._watchdog = Watchdog(
             lambda: self._leases, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed
         )
@@ -112,7 +123,7 @@ class Worker:
         self._fresh = False
         self._started: anyio.abc.TaskStatus[Worker] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._spawn: Callable[[Callable[[Lease], Awaitable[None]], Lease], object] | None = None
+        self._spawn: Callable[[Callable[[Any], Awaitable[None]], Any], object] | None = None
         self._scope: Any = anyio.CancelScope
 
     # --- what others see ---------------------------------------------------------------------------------------------
@@ -239,15 +250,19 @@ class Worker:
     def _free(self) -> int:
         if self._watchdog.late or self._last.waiting or self._settler.unsettled >= 4 * self.options.concurrency:
             return 0
-        return self.options.concurrency - len(self._leases)
+        # A handler that has settled its whole batch and goes on takes a slot too.
+        bare = sum(not run.holds_leases for run in self._batches) if self._batches else 0
+        return self.options.concurrency - len(self._leases) - bare
 
     def _begin(self, calls: QueueCalls, reply: ClaimReply, sent_at: float) -> None:
         deadline = sent_at + self.options.lease - self.options.margin
         # Not if the claim's reply took as long as the lease: no handler may begin.
         open_ = not self._stop.is_set() and anyio.current_time() < deadline
         self._counters.claimed += len(reply.jobs)
+        handlers, together = self._handlers[calls.queue], list[Lease]()
+        scope = self._scope if calls.batch is None else ItemScope
         for claimed in reply.jobs:
-            lease = Lease(calls, claimed, now_ms=reply.now_ms, deadline=deadline, scope=self._scope)
+            lease = Lease(calls, claimed, now_ms=reply.now_ms, deadline=deadline, scope=scope)
             if not open_ or self._spawn is None:
                 self._settler.release(lease)
             elif b"stalls" in claimed.record.row and (self._settler.take_over(lease) or not self._last.admits(lease)):
@@ -255,40 +270,82 @@ class Worker:
             else:
                 self._leases.add(lease)
                 self._heartbeat.watch(lease, sent_at)
-                self._spawn(self._run_lease, lease)
+                if calls.batch is None or claimed.record.task not in handlers:
+                    self._spawn(self._run_lease, lease)
+                elif lease is self._last.current:
+                    self._begin_batch([lease])  # what it kills must not be in its hands too
+                else:
+                    together.append(lease)
+        if together:
+            self._begin_batch(together)
+
+    def _begin_batch(self, leases: list[Lease]) -> None:
+        handler = self._handlers[leases[0].calls.queue][leases[0].claimed.record.task]
+
+        def settle(lease: Lease, outcome: Outcome) -> None:
+            self._end_lease(lease)
+            self._settle(lease, outcome, handler)
+
+        run = BatchRun(leases, handler, codec=self._codec, timers=self._timers, scope=self._scope, settle=settle)
+        self._batches.add(run)
+        assert self._spawn is not None  # noqa: S101 - looked at for each of them
+        self._spawn(self._run_batch, run)
 
     async def _run_lease(self, lease: Lease) -> None:
         name = lease.claimed.record.task
         handler = self._handlers[lease.calls.queue].get(name)
+        run = partial(execute, lease, name, handler, self._codec, threads=self._threads)
+        try:
+            outcome = await self._outcome(lease, run)
+        finally:
+            self._end_lease(lease)
+        self._settle(lease, outcome or Stopped(lease.why()), handler)
+
+    async def _run_batch(self, run: BatchRun) -> None:
+        outcome: Outcome | None = Stopped(Reason.SHUTDOWN)
+        try:
+            outcome = await self._outcome(run.first, run.run)
+        finally:
+            self._batches.remove(run)
+            run.end(outcome)
+            self._slot_freed()
+            self._look_drained()
+
+    async def _outcome(self, lease: Lease, run: Callable[[], Awaitable[Outcome | None]]) -> Outcome | None:
+        """Run what a lease is for, if it may begin; answer how that ended. None: its lease says how."""
         try:
             if lease is not self._last.current or await self._last.wait(lease):
-                outcome: Outcome = await execute(lease, name, handler, self._codec, threads=self._threads)
-            else:
-                outcome = Stopped(lease.why())
+                return await run()
         except anyio.get_cancelled_exc_class() as error:
             # Nobody cancels a lease from outside but a core that dies. On asyncio a handler may be hit all the same,
             # by a task of its own that was cancelled and that it awaited.
             dying = self._tasks is None or self._tasks.cancel_scope.cancel_called
-            outcome = Stopped(Reason.SHUTDOWN) if dying else Raised(error)
+            return Stopped(Reason.SHUTDOWN) if dying else Raised(error)
         except BaseException as error:  # noqa: BLE001 - a failure of the job, or raised again by `run`
             if holds(error, KeyboardInterrupt):
                 # Ctrl-C: give the job back, stop in order.
                 self._fail(error)
-                outcome = Stopped(Reason.SHUTDOWN)
-            else:
-                # What a handler left behind made our own steps fail. Given back, it would do so for ever.
-                outcome = Raised(error)
-        finally:
-            self._leases.remove(lease)
-            self._last.left(lease)
-            self._heartbeat.forget(lease)
-            self._slot_freed()
-            if not self._leases:
-                self._drained.send()
+                return Stopped(Reason.SHUTDOWN)
+            # What a handler left behind made our own steps fail. Given back, it would do so for ever.
+            return Raised(error)
+        return None
+
+    def _end_lease(self, lease: Lease) -> None:
+        self._leases.remove(lease)
+        self._last.left(lease)
+        self._heartbeat.forget(lease)
+        self._slot_freed()
+        self._look_drained()
+
+    def _settle(self, lease: Lease, outcome: Outcome, handler: Handler | None) -> None:
         try:
             self._settler.settle(lease, outcome, handler)
         except KeyboardInterrupt as error:
             self._fail(error)
+
+    def _look_drained(self) -> None:
+        if not self._leases and not self._batches:
+            self._drained.send()
 
     def _was_served(self) -> None:
         self._fresh = True
@@ -309,7 +366,7 @@ class Worker:
         told = False
         while not self._stop.is_set():
             await anyio.sleep(BURST_LOOK)
-            idle = self._intake.idle and not self._leases and not self._settler.unsettled
+            idle = self._intake.idle and not (self._leases or self._batches or self._settler.unsettled)
             if idle and await self._is_empty():
                 self.stop()
             elif idle and not told:
@@ -334,6 +391,8 @@ class Worker:
         end = anyio.current_time() + options.cleanup + EPSILON
         for lease in list(self._leases):
             lease.stop(Reason.SHUTDOWN)
+        for run in list(self._batches):
+            run.stop()
         await self._until_drained()  # however long it takes; the watchdog names those that will not end
         with anyio.CancelScope(deadline=max(end, anyio.current_time() + EPSILON)):
             # A claim on its way may bring jobs, which are given back.
@@ -345,7 +404,7 @@ class Worker:
         _log.info("worker_stopped", worker=options.name)
 
     async def _until_drained(self) -> None:
-        while self._leases:
+        while self._leases or self._batches:
             await self._drained.wait()
 
     async def _until_drained_or_hurried(self) -> None:

@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any, final
 import anyio
 
 from echomq._logs import get_logger
-from echomq.worker.lease import UNRENEWED
-from echomq.worker.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -120,11 +118,7 @@ class Watchdog:
             if slept > TICK:
                 lease.deadline -= slept
                 lease.scope.deadline = min(lease.deadline, lease.timeout_at)
-            # Usually the scope's deadline has done it. Not if the loop was late, nor for a thread, which must be told.
-            if lease.over(now):
-                lease.stop(Reason.LEASE_LOST, UNRENEWED)
-            elif now >= lease.timeout_at:
-                lease.stop(Reason.TIMEOUT)
+            lease.look(now)
             if not lease.named and time.monotonic() - lease.stopped_at > self._cleanup:
                 self._name(lease)
         if self.late:
