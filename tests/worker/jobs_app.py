@@ -12,12 +12,14 @@ import anyio
 import redis
 
 from echomq.app import App
+from echomq.batches import Batch, BatchItem, JobBatch
 from echomq.job import Job, SyncJob
 from echomq.verdicts import Snooze
 
 QUEUE = os.environ.get("TEST_QUEUE", "default")
 app = App()
 empty = App()
+batches = App()
 something = 1
 _client = redis.Redis.from_url(os.environ.get("ECHOMQ_URL", "redis://127.0.0.1:1"))
 
@@ -103,3 +105,18 @@ async def leaver(job: Job, seconds: float) -> None:
     """Leave a thread behind that the interpreter waits for."""
     threading.Thread(target=time.sleep, args=(seconds,)).start()
     tell(f"left {job.id}")
+
+
+@batches.task(queue=QUEUE, result_ttl=60, batch=Batch(max_size=10))
+async def half(batch: JobBatch[float]) -> None:
+    """Settle every other item; then wait as long as the others say."""
+    tell(f"began {len(batch)}")
+    left: list[BatchItem[float]] = []
+    for n, item in enumerate(batch):
+        if n % 2:
+            left.append(item)
+        else:
+            batch.done(item, item.attempt)
+    await anyio.sleep(max(item.value for item in left))
+    for item in left:
+        batch.done(item, item.attempt)

@@ -108,6 +108,26 @@ def test_job_that_kills_its_workers_takes_no_neighbour_along(server_url: str, qu
     assert peek.record(killer).reason == "stalled: its lease expired 4 times, max_stalls is 3"
 
 
+@pytest.mark.slow
+def test_killed_workers_batch_is_half_done(server_url: str, queue_name: str, peek: Peek) -> None:
+    """SIGKILL amid a batch: what was settled stays settled, the rest is taken back and runs elsewhere."""
+    jobs = [put(peek, "half", 0.2 if n < 2 else 60.0, result_ttl_ms=60_000) for n in range(10)]
+    with worker_process(server_url, queue_name, *OPTIONS, app="tests.worker.jobs_app:batches") as victim:
+        victim.wait_told("began 10")
+        wait_until(lambda: peek.count("completed") == 5)
+        victim.signal(signal.SIGKILL)
+        assert victim.wait() == -signal.SIGKILL
+    assert [peek.state(job) for job in jobs] == ["done", "active"] * 5
+    for id in peek.active():
+        peek.expire(id)
+        peek.client.hset(peek.keys.job(id), "payload", '{"args":[0]}')
+    with worker_process(server_url, queue_name, *OPTIONS, app="tests.worker.jobs_app:batches") as survivor:
+        survivor.wait_told("began 5")
+        wait_until(lambda: [peek.state(job) for job in jobs] == ["done"] * 10)
+    assert [peek.record(job).result for job in jobs] == [b"1", b"2"] * 5
+    assert [peek.record(job).stalls for job in jobs] == [0, 1] * 5
+
+
 def test_at_most_once_runs_at_most_once(server_url: str, queue_name: str, peek: Peek) -> None:
     """`max_stalls=0` with one attempt: a worker that dies takes the job with it."""
     job = put(peek, "killer", "kill", max_stalls=0, max_attempts=1)

@@ -13,6 +13,7 @@ import trio
 
 from echomq.app import App
 from echomq.backoff import Fixed
+from echomq.batches import Batch, BatchItem, JobBatch
 from echomq.job import Job
 from echomq.worker.entry import run_worker
 from tests.worker.support import Peek, until
@@ -37,6 +38,33 @@ class CancelAtStep(trio.abc.Instrument):
         self.left -= 1
         if self.left == 0:
             self.scope.cancel()
+
+
+def make_batch_app(url: str, queue: str, name: str) -> App:
+    """An app with one handler of batches, which deals with its items in each way there is."""
+    app = App(url, name=name)
+
+    @app.task(queue=queue, backoff=Fixed(600), batch=Batch(max_size=3))
+    async def handle(batch: JobBatch[str]) -> None:
+        for item in batch:
+            if item.value == "done":
+                batch.done(item)
+            elif item.value == "failed":
+                batch.fail(item, ValueError())
+            elif item.value != "rest":
+                batch.start_soon(work, item)
+        await anyio.sleep(0.001)
+
+    async def work(item: BatchItem[str]) -> None:
+        await item.progress(1)
+        if item.value == "waits":
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await item.checkpoint("cleanup")
+
+    return app
 
 
 def make_app(url: str, queue: str, name: str) -> App:
@@ -66,11 +94,16 @@ def make_app(url: str, queue: str, name: str) -> App:
     return app
 
 
-async def play(client: redis.Redis, url: str, queue: str, step: int) -> bool:
+async def play(client: redis.Redis, url: str, queue: str, step: int, *, batches: bool) -> bool:
     """Run a worker, cancel it at a step, look around. Answers whether it had claimed anything that is still there."""
     peek = Peek(client, queue)
-    jobs = [put(peek, task) for task in ("quick", "waits", "failing", "in_thread", "quick", "nobody-knows")]
-    app = make_app(url, queue, name=f"m{step}")
+    if batches:
+        jobs = [put(peek, "handle", what) for what in ("done", "waits", "rest", "failed", "works", "rest")]
+        jobs.append(put(peek, "nobody-knows"))
+        app = make_batch_app(url, queue, name=f"m{step}")
+    else:
+        jobs = [put(peek, task) for task in ("quick", "waits", "failing", "in_thread", "quick", "nobody-knows")]
+        app = make_app(url, queue, name=f"m{step}")
     living = trio.lowlevel.current_statistics().tasks_living
     with trio.CancelScope() as scope:
         instrument = CancelAtStep(scope, step)
@@ -103,12 +136,13 @@ def _connections(client: redis.Redis, start: str) -> list[Any]:
     return [each for each in found if each["name"].startswith(start)]
 
 
+@pytest.mark.parametrize("batches", [False, True])
 async def test_worker_cancelled_at_any_step_leaves_nothing(
-    redis_client: redis.Redis, server_url: str, queue_name: str
+    redis_client: redis.Redis, server_url: str, queue_name: str, batches: bool
 ) -> None:
     """No task, no thread, no connection, no lease, and no job lost: each step from the first to past the last verdict."""
     worked = 0
     for step in range(1, 100):
         with trio.fail_after(20):
-            worked += await play(redis_client, server_url, f"{queue_name}-{step}", step)
+            worked += await play(redis_client, server_url, f"{queue_name}-{step}", step, batches=batches)
     assert worked  # else it was always cancelled before the first claim

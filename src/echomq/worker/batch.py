@@ -27,7 +27,7 @@ import structlog
 
 from echomq.batches import BatchItem, JobBatch
 from echomq.errors import JobStateError
-from echomq.protocol.failures import holds
+from echomq.protocol.failures import holds, unfold
 from echomq.worker.execute import LeaseNotes, load, run_scoped
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 from echomq.worker.spawn import spawner
@@ -44,6 +44,9 @@ AT_ONCE: Final = frozenset({Reason.LEASE_LOST, Reason.CANCELLED})
 """The reasons for which an item is settled while the handler goes on: nobody else will run it on our word."""
 
 
+def _nothing() -> None: ...
+
+
 @final
 class ItemScope:
     """What a lease in a batch has in place of a cancel scope."""
@@ -54,14 +57,13 @@ class ItemScope:
         self.deadline = deadline
         """Kept by nobody: the batch has one timer for all."""
         self.cancel_called = False
-        self.tell: Callable[[], None] | None = None
+        self.tell: Callable[[], None] = _nothing
         """Called with each `cancel`."""
 
     def cancel(self) -> None:
         """Tell the batch that the item's lease has been stopped."""
         self.cancel_called = True
-        if self.tell is not None:
-            self.tell()
+        self.tell()
 
 
 @final
@@ -120,6 +122,9 @@ class BatchRun:
         self._entries = [_Entry(lease) for lease in leases]
         self._by_item: dict[BatchItem[Any], _Entry] = {}
         self._works: Callable[[Callable[[_Entry], Awaitable[None]], _Entry], object] | None = None
+        self._end_works: Callable[[], None] = _nothing
+        self._interrupt: BaseException | None = None
+        """Ctrl-C that met the work of an item."""
         self._held = self._running = len(leases)
         for entry in self._entries:
             entry.lease.scope.tell = partial(self._stopped, entry)  # type: ignore[attr-defined]
@@ -149,11 +154,16 @@ class BatchRun:
         self._scope.deadline = max(lease.timeout_at for lease in leases)
         self._watch()
         outcome = None
-        async with anyio.create_task_group() as works:
-            self._works = spawner(works)
-            outcome = await run_scoped(self._scope, partial(self._call, batch, leases))
-            if not isinstance(outcome, Returned):
-                works.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as works:
+                self._works, self._end_works = spawner(works), works.cancel_scope.cancel
+                outcome = await run_scoped(self._scope, partial(self._call, batch, leases))
+                if not isinstance(outcome, Returned):
+                    works.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise unfold(group) from group.__cause__  # as if it had come from a handler without a task group
+        if self._interrupt is not None:
+            raise self._interrupt
         return outcome
 
     def end(self, outcome: Outcome | None) -> None:
@@ -244,8 +254,13 @@ class BatchRun:
         except BaseException as error:
             # With the batch; or Ctrl-C. What else comes, a cancellation that nobody asked for or what was left behind,
             # is this item's.
-            if anyio.current_effective_deadline() == -math.inf or holds(error, KeyboardInterrupt):
+            if anyio.current_effective_deadline() == -math.inf:
                 raise
+            if holds(error, KeyboardInterrupt):
+                # Not from a task: asyncio would leave its loop at once.
+                self._interrupt = error
+                self._end_works()
+                return
             outcome = Raised(error)
         finally:
             entry.work = entry.function = None
