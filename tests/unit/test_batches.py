@@ -24,14 +24,14 @@ class Row:
     n: int
 
 
-async def typed(batch: JobBatch[Row]) -> None: ...
-async def bare(batch: JobBatch) -> None: ...  # type: ignore[type-arg]
-async def by_module(batch: echomq.JobBatch[Row]) -> None: ...
-async def annotated(batch: Annotated[JobBatch[Row], "note"]) -> None: ...
-async def positional(batch: JobBatch[Row], /) -> None: ...
-async def later(batch: JobBatch[Later]) -> int: ...  # type: ignore[empty-body]
-async def unimported(batch: known.JobBatch[Row]) -> None: ...
-async def bare_unimported(batch: known.JobBatch) -> None: ...  # type: ignore[type-arg]
+async def _typed(batch: JobBatch[Row]) -> None: ...
+async def _bare(batch: JobBatch) -> None: ...
+async def _by_module(batch: echomq.JobBatch[Row]) -> None: ...
+async def _annotated(batch: Annotated[JobBatch[Row], "note"]) -> None: ...
+async def _positional(batch: JobBatch[Row], /) -> None: ...
+async def _later(batch: JobBatch[Later]) -> int: ...  # type: ignore[empty-body]
+async def _unimported(batch: known.JobBatch[Row]) -> None: ...
+async def _bare_unimported(batch: known.JobBatch) -> None: ...
 
 
 @attrs.frozen
@@ -49,14 +49,14 @@ def declare(function: Any, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "value"),
     [
-        (typed, Row(1)),
-        (bare, {"n": 1}),
-        (by_module, Row(1)),
-        (annotated, Row(1)),
-        (positional, Row(1)),
-        (later, Later(1)),
-        (unimported, Row(1)),
-        (bare_unimported, {"n": 1}),
+        (_typed, Row(1)),
+        (_bare, {"n": 1}),
+        (_by_module, Row(1)),
+        (_annotated, Row(1)),
+        (_positional, Row(1)),
+        (_later, Later(1)),
+        (_unimported, Row(1)),
+        (_bare_unimported, {"n": 1}),
     ],
 )
 def test_item_is_one_argument_of_the_batchs_type(function: Any, value: Any) -> None:
@@ -88,7 +88,7 @@ def test_item_whose_class_is_not_known_yet_is_known_later() -> None:
 @pytest.mark.parametrize("kwargs", [{"batch": 1}, {"n": 1}])
 def test_producer_gives_one_argument_without_a_name(kwargs: dict[str, Any]) -> None:
     """Anything else does not fit, and says what would."""
-    task = declare(typed)
+    task = declare(_typed)
     for args in ((), (1, 2)):
         with pytest.raises(TypeError, match=r"it takes \(batch: .*Row, /\)"):
             task.call(*args)
@@ -98,19 +98,20 @@ def test_producer_gives_one_argument_without_a_name(kwargs: dict[str, Any]) -> N
         task.load_arguments(b'{"args":[{"n":"x"}]}')
 
 
-async def nothing() -> None: ...
-async def other(batch: list[int]) -> None: ...
-async def two(batch: JobBatch[int], n: int) -> None: ...
-async def twice(batch: JobBatch[int], again: JobBatch[int]) -> None: ...
-async def with_job(job: echomq.Job, batch: JobBatch[int]) -> None: ...
-async def keyword(*, batch: JobBatch[int]) -> None: ...
-async def variable(*batch: JobBatch[int]) -> None: ...
-def plain(batch: JobBatch[int]) -> None: ...
-async def unannotated(batch) -> None: ...
+async def _nothing() -> None: ...
+async def _other(batch: list[int]) -> None: ...
+async def _two(batch: JobBatch[int], n: int) -> None: ...
+async def _twice(batch: JobBatch[int], again: JobBatch[int]) -> None: ...
+async def _with_job(job: echomq.Job, batch: JobBatch[int]) -> None: ...
+async def _keyword(*, batch: JobBatch[int]) -> None: ...
+async def _variable(*batch: JobBatch[int]) -> None: ...
+def _plain(batch: JobBatch[int]) -> None: ...
+async def _unannotated(batch) -> None: ...
 
 
 @pytest.mark.parametrize(
-    "function", [nothing, other, two, twice, with_job, keyword, variable, plain, unannotated, lambda batch: None]
+    "function",
+    [_nothing, _other, _two, _twice, _with_job, _keyword, _variable, _plain, _unannotated, lambda batch: None],
 )
 def test_handler_of_batches_has_one_shape(function: Any) -> None:
     """Refused where it is declared, with one message."""
@@ -118,7 +119,7 @@ def test_handler_of_batches_has_one_shape(function: Any) -> None:
         declare(function, name="x")
 
 
-@pytest.mark.parametrize("function", [typed, bare, two, plain, unimported])
+@pytest.mark.parametrize("function", [_typed, _bare, _two, _plain, _unimported])
 def test_handler_of_batches_must_say_so(function: Any) -> None:
     """Without `batch=` it would get single jobs."""
     with pytest.raises(TypeError, match=r"app\.task\(batch=Batch\(max_size=100\)\)"):
@@ -129,7 +130,7 @@ def test_handler_of_batches_must_say_so(function: Any) -> None:
 def test_batch_is_a_batch(batch: Any) -> None:
     """And neither a number nor a dict."""
     with pytest.raises(TypeError, match=r"batch is a Batch, such as Batch\(max_size=100\)"):
-        App().task(batch=batch)(typed)
+        App().task(batch=batch)(_typed)
 
 
 @pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (True, True)])
@@ -139,9 +140,9 @@ def test_task_of_batches_owns_its_queue(first: bool, second: bool) -> None:
 
     def add(name: str, batches: bool, queue: str) -> None:
         if batches:
-            app.task(name=name, queue=queue, batch=Batch(max_size=3))(typed)
+            app.task(name=name, queue=queue, batch=Batch(max_size=3))(_typed)
         else:
-            app.task(name=name, queue=queue)(nothing)
+            app.task(name=name, queue=queue)(_nothing)
 
     add("a", first, "q")
     add("b", second, "other")

@@ -1,6 +1,6 @@
 """The runtime broken on purpose: tests that do not notice prove nothing.
 
-A mutant is a small change of one module of `echomq.worker` or `echomq.wire`, and the tests that must fail under it. It
+A mutant is a small change of one module of `echomq.worker` or `echomq.wire` (or of what declares their tasks), and the tests that must fail under it. It
 is made in a copy of the package that stands first on the path of a pytest of its own, so nothing here touches the
 sources. A change whose text is not found any more is an error and not a mutant that was caught.
 """
@@ -480,7 +480,7 @@ VERDICTS = (
     ),
     _m(
         "the noise of a cleanup is a failure",
-        (EXECUTE, "    if outcome is not None and lease.reason is None and not", "    if outcome is not None or not"),
+        (EXECUTE, "    return None if scope.cancel_called else outcome", "    return outcome"),
         by="worker/cancel::timed_out_thread_is_told_so[trio]",
     ),
     _m(
@@ -524,7 +524,7 @@ OTHERS = (
     ),
     _m(
         "only one job ever runs on its last life",
-        (RUN, "            self._last.left(lease)\n", ""),
+        (RUN, "        self._last.left(lease)\n", ""),
         by="worker/last_lives::of_two_on_their_last_life_one_runs[trio]",
     ),
     _m(
@@ -633,12 +633,12 @@ OTHERS = (
     ),
     _m(
         "the watchdog ends no scope that is over",
-        (WATCHDOG, '                lease.stop(Reason.LEASE_LOST, UNRENEWED)', "                pass"),
+        (LEASE, "            self.stop(Reason.LEASE_LOST, UNRENEWED)", "            pass"),
         by="worker/intake::watchdog_ends_what_is_over[trio-lease]",
     ),
     _m(
         "the watchdog tells no handler that its time is up",
-        (WATCHDOG, "                lease.stop(Reason.TIMEOUT)", "                pass"),
+        (LEASE, "            self.stop(Reason.TIMEOUT)", "            pass"),
         by="worker/intake::watchdog_ends_what_is_over[trio-timeout]",
     ),
     _m(
@@ -676,6 +676,239 @@ OTHERS = (
         "a timer that is due sooner waits for the others",
         (TIMERS, "sooner = not self._heap or moment < self._heap[0][0]", "sooner = not self._heap"),
         by="worker/intake::sooner_timer_is_not_late[trio]",
+    ),
+)  # fmt: skip
+
+BATCH, GATHER, TASK_APP, SIGNATURE = "worker/batch.py", "worker/gather.py", "app.py", "_signature.py"
+
+BATCHES = (
+    _m(
+        "items that the handler has not settled stay without a verdict",
+        (BATCH, "                self._finish(entry, self._verdict(entry, outcome))\n", "                pass\n"),
+        by="worker/batches::batch_completes_with_its_handler[trio]",
+    ),
+    _m(
+        "an item is settled at the end of its handler only",
+        (BATCH, "        self._finish(entry, Returned(result) if error is None else Raised(error))\n", "        pass\n"),
+        by="worker/batches::verdicts_are_sent_at_once[trio]",
+    ),
+    _m(
+        "a handler that raises fails what is settled too",
+        (BATCH, "        for entry in self._entries:\n            if entry.open:\n                self._finish(entry, self._verdict",
+         "        for entry in self._entries:\n            if True:\n                self._finish(entry, self._verdict"),
+        by="worker/batches::exception_is_that_of_the_items_not_settled[trio-error0-1]",
+    ),
+    _m(
+        "an item is settled twice",
+        (BATCH, "        if not entry.open:\n            raise JobStateError", "        if False:\n            raise JobStateError"),
+        by="worker/batches::item_is_settled_once[trio]",
+    ),
+    _m(
+        "an item whose work runs is settled by the handler",
+        (BATCH, "        if entry.worked:\n            raise JobStateError", "        if False:\n            raise JobStateError"),
+        by="worker/batches::work_settles_its_item_alone[trio]",
+    ),
+    _m(
+        "a batch keeps its items when it is over",
+        (BATCH, "        self._by_item.clear()\n", ""),
+        by="worker/batches::item_is_settled_once[trio]",
+    ),
+    _m(
+        "work goes on when its handler has raised",
+        (BATCH, "                if not isinstance(outcome, Returned):\n                    works.cancel_scope.cancel()\n", ""),
+        by="worker/batches::work_ends_with_a_handler_that_raises[trio]",
+    ),
+    _m(
+        "Ctrl-C in the work of an item is its failure",
+        (BATCH, "            if holds(error, KeyboardInterrupt):", "            if False:"),
+        by="worker/batches::keyboard_interrupt_gives_the_batch_back[trio-work]",
+    ),
+    _m(
+        "Ctrl-C in the work of an item is forgotten",
+        (BATCH, "        if self._interrupt is not None:\n            raise self._interrupt\n", ""),
+        by="worker/batches::keyboard_interrupt_gives_the_batch_back[trio-work]",
+    ),
+    _m(
+        "a lost or cancelled item stays in the batch",
+        (BATCH, "entry.left = entry.left or reason in AT_ONCE or (", "entry.left = entry.left or ("),
+        by="worker/batches::cancelled_item_leaves_at_once[trio-False]",
+    ),
+    _m(
+        "a lost or cancelled item is settled when its handler has ended",
+        (BATCH, "        elif reason in AT_ONCE:\n            self._finish(entry, Stopped(entry.lease.why()))\n        if self._running",
+         "        if self._running"),
+        by="worker/batches::cancelled_item_leaves_at_once[trio-False] worker/batches::lost_item_leaves_and_the_others_stay[trio-False]",
+    ),
+    _m(
+        "the work of an item that has left goes on",
+        (BATCH, "        if entry.work is not None:\n            entry.work.cancel()\n        elif", "        if entry.work is not None:\n            pass\n        elif"),
+        by="worker/batches::lost_item_leaves_and_the_others_stay[trio-True]",
+    ),
+    _m(
+        "a cancelled item is settled before its work has cleaned up",
+        (BATCH, "            entry.work.cancel()\n        elif reason in AT_ONCE:", "            entry.work.cancel()\n        if reason in AT_ONCE:"),
+        by="worker/batches::cancelled_item_leaves_at_once[trio-True]",
+    ),
+    _m(
+        "work that was stopped is settled by nobody while the handler goes on",
+        (BATCH, "        elif entry.lease.reason in AT_ONCE:\n            self._finish(entry, Stopped(entry.lease.why()))\n\n", "\n"),
+        by="worker/batches::cancelled_item_leaves_at_once[trio-True]",
+    ),
+    _m(
+        "a handler goes on when nothing is left",
+        (BATCH, "        if self._running == 0:\n            self._scope.cancel()\n", ""),
+        by="worker/batches::handler_is_cancelled_when_nothing_is_left[trio]",
+    ),
+    _m(
+        "a handler is cancelled when the first item leaves",
+        (BATCH, "        if self._running == 0:\n            self._scope.cancel()\n", "        self._scope.cancel()\n"),
+        by="worker/batches::handler_is_cancelled_when_nothing_is_left[trio]",
+    ),
+    _m(
+        "an item that is settled counts as one that runs",
+        (BATCH, "            entry.stopped = True  # nothing is left to be stopped\n            self._running -= 1\n", "            pass\n"),
+        by="worker/batches::handler_is_cancelled_when_nothing_is_left[trio]",
+    ),
+    _m(
+        "a timeout of one item's own is the whole batch's",
+        (BATCH, "(reason is Reason.TIMEOUT and entry.own_time)", "False"),
+        by="worker/batches::item_with_a_timeout_of_its_own_leaves_by_itself[trio]",
+    ),
+    _m(
+        "the deadlines of a batch are left to the watchdog",
+        (BATCH, "        self._watch()\n        outcome = None", "        outcome = None"),
+        by="worker/batches::batch_ends_before_its_leases_do_on_the_server[trio-False]",
+    ),
+    _m(
+        "the deadlines of a batch are looked at once",
+        (BATCH, "                entry.lease.look(now)\n        self._watch()\n", "                entry.lease.look(now)\n"),
+        by="worker/batches::batch_ends_before_its_leases_do_on_the_server[trio-True]",
+    ),
+    _m(
+        "a handler without leases has no timeout",
+        (BATCH, "        self._scope.deadline = max(lease.timeout_at for lease in leases)\n", ""),
+        by="worker/batches::handler_of_a_settled_batch_ends_by_its_timeout[trio]",
+    ),
+    _m(
+        "a handler without leases takes no slot",
+        (RUN, "len(self._leases) - bare", "len(self._leases)"),
+        by="worker/batches::handler_of_a_settled_batch_ends_by_its_timeout[trio]",
+    ),
+    _m(
+        "a handler without leases is not stopped",
+        (RUN, "            run.stop()\n", "            pass\n"),
+        by="worker/batches::stop_ends_a_handler_that_has_settled_its_batch[trio]",
+    ),
+    _m(
+        "a shutdown does not wait for a handler without leases",
+        (RUN, "        while self._leases or self._batches:", "        while self._leases:"),
+        by="worker/batches::stop_waits_for_a_handler_that_has_settled_its_batch[trio]",
+    ),
+    _m(
+        "a burst does not wait for a handler without leases",
+        (RUN, "not (self._leases or self._batches or self._settler", "not (self._leases or self._settler"),
+        by="worker/batches::burst_waits_for_a_handler_that_has_settled_its_batch[trio]",
+    ),
+    _m(
+        "work that a shutdown stopped is done because its handler has returned",
+        (BATCH, "        if returned and not entry.left and not entry.worked:", "        if returned and not entry.left:"),
+        by="worker/batches::shutdown_gives_back_what_is_not_settled[trio-True-stop]",
+    ),
+    _m(
+        "an item that has left is done because its handler has returned",
+        (BATCH, "        if returned and not entry.left and not entry.worked:", "        if returned and not entry.worked:"),
+        by="worker/batches::item_with_a_timeout_of_its_own_leaves_by_itself[trio]",
+    ),
+    _m(
+        "an item on its last life is in one batch with others",
+        (RUN, "                elif lease is self._last.current:\n", "                elif False:\n"),
+        by="worker/batches::item_on_its_last_life_is_a_batch_of_one[trio]",
+    ),
+    _m(
+        "a batch holds what is for another task",
+        (RUN, "if calls.batch is None or claimed.record.task not in handlers:", "if calls.batch is None:"),
+        by="worker/batches::item_that_cannot_be_run_leaves_the_others_alone[trio]",
+    ),
+    _m(
+        "batches may be larger than the worker",
+        (GATHER, "    if handler.batch.max_size > options.concurrency:", "    if False:"),
+        by="worker/batches::worker_refuses_batches_larger_than_its_slots[trio]",
+    ),
+    _m(
+        "a claim for batches asks for what is free",
+        (GATHER, "        return min(free, self.size)", "        return free"),
+        by="worker/batches::batch_is_no_larger_than_its_size[trio]",
+    ),
+    _m(
+        "a batch is asked for without room",
+        (GATHER, "        return self._short_since + SHORT - now", "        return 0.0"),
+        by="worker/gather::batch_waits_for_room_and_is_woken_by_it[trio]",
+    ),
+    _m(
+        "room for a batch wakes nobody",
+        (INTAKE, "            self._park_scope.cancel()  # the doorbell", "            pass  # the doorbell"),
+        by="worker/gather::batch_waits_for_room_and_is_woken_by_it[trio]",
+    ),
+    _m(
+        "a batch waits for room for ever",
+        (GATHER, "            self._short_since = now\n", "            self._short_since = math.inf\n"),
+        (GATHER, "from typing import TYPE_CHECKING", "import math\nfrom typing import TYPE_CHECKING"),
+        by="worker/gather::batch_does_not_wait_for_room_for_ever[trio]",
+    ),
+    _m(
+        "with room for less a claim waits for a whole batch",
+        (CALLS, "min(batch.min_size or batch.max_size, count)", "batch.min_size or batch.max_size"),
+        by="worker/gather::batch_does_not_wait_for_room_for_ever[trio]",
+    ),
+    _m(
+        "a claim does not say for how long to linger",
+        (CALLS, "linger_ms=linger,", "linger_ms=0,"),
+        by="worker/gather::batch_waits_for_others_without_a_lease[trio]",
+    ),
+    _m(
+        "a claim does not say how many are enough",
+        (CALLS, "min_size=least,", "min_size=1,"),
+        by="worker/gather::batch_waits_for_others_without_a_lease[trio]",
+    ),
+    _m(
+        "a claim does not say that a batch is of one lane",
+        (CALLS, "by_lane=batch is not None and batch.by_lane", "by_lane=False"),
+        by="worker/gather::batch_is_of_one_lane[trio]",
+    ),
+    _m(
+        "each arrival makes a claim",
+        (GATHER, "now + self._step if self._rung and not jobs else 0.0", "0.0"),
+        by="worker/gather::arrivals_do_not_make_claims[False-trio]",
+    ),
+    _m(
+        "each round makes a claim",
+        (GATHER, "        self._unripe_until = 0.0 if jobs else now + min(wait, self._step)\n", ""),
+        by="worker/gather::arrivals_do_not_make_claims[True-trio]",
+    ),
+    _m(
+        "a ring that was not followed is forgotten",
+        (INTAKE, "            until = min(until, anyio.current_time() + deaf)\n", ""),
+        by="worker/gather::full_batch_is_noticed_soon[trio]",
+    ),
+    _m(
+        "a look of its own makes a worker deaf to the first arrival",
+        (GATHER, "now + self._step if self._rung and not jobs else 0.0", "now + self._step"),
+        by="worker/gather::first_arrival_of_an_idle_queue_is_heard_at_once[trio]",
+    ),
+    _m(
+        "a task of batches shares its queue with one that was there before",
+        (TASK_APP, "if other.queue == task.queue and (other.batch or task.batch):", "if other.queue == task.queue and other.batch:"),
+        by="unit/batches::task_of_batches_owns_its_queue[False-True]",
+    ),
+    _m(
+        "a task of batches shares its queue with one that comes later",
+        (TASK_APP, "if other.queue == task.queue and (other.batch or task.batch):", "if other.queue == task.queue and task.batch:"),
+        by="unit/batches::task_of_batches_owns_its_queue[True-False]",
+    ),
+    _m(
+        "a handler of batches may have any shape",
+        (SIGNATURE, "        if not is_async(function) or kinds != [True] or not found:", "        if not found:"),
+        by="unit/batches::handler_of_batches_has_one_shape[_plain]",
     ),
 )  # fmt: skip
 
@@ -849,7 +1082,7 @@ WIRE = (
 #   a closed client fails no caller             its `close`, the end of a connection's service and the loss of the
 #                                               connection each do it: either is enough
 
-ALL = (*DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *WIRE)
+ALL = (*DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *WIRE)
 """Every mutant."""
 
 
