@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
-from echomq import App, EchoMQError, Job, JobCall, JobHandle, SyncJob, Task, sync
+from echomq import App, Batch, BatchItem, EchoMQError, Job, JobBatch, JobCall, JobHandle, SyncJob, Task, sync
 
 app = App()
 
@@ -34,6 +34,23 @@ def nothing() -> None:
     """No arguments, no result."""
 
 
+@app.task(queue="rows", batch=Batch(max_size=100, linger=0.5), result_ttl=60)
+async def insert(batch: JobBatch[Path]) -> None:
+    """A handler of batches: callers give one item."""
+    for item in batch:
+        assert_type(item, BatchItem[Path])
+        assert_type(item.value, Path)
+        await item.progress(1)
+        assert_type(batch.done(item, 1), bool)
+        batch.fail(item, ValueError())
+        batch.start_soon(work, item, 1, "text")
+
+
+async def work(item: BatchItem[Path], number: int, text: str) -> int:
+    """Work for one item."""
+    return number
+
+
 async def produce() -> None:
     """What a producer writes."""
     assert_type(await bare.enqueue(1), JobHandle[str])
@@ -41,6 +58,8 @@ async def produce() -> None:
     assert_type(handle, JobHandle[int])
     assert_type(await handle.result(timeout=10), int)
     assert_type(await thumbnail.options(delay=5, priority=2, dedup="a.png").enqueue(Path("a.png")), JobHandle[int])
+    assert_type(await insert.enqueue(Path("a.png")), JobHandle[Any])
+    await app.enqueue_many(insert.call(Path(name)) for name in "ab")
     assert_type(report.call(2024, title="t"), JobCall[bytes])
     assert_type(await app.enqueue_many(bare.call(n) for n in range(3)), list[JobHandle[str] | EchoMQError])
     assert_type(await nothing.enqueue(), JobHandle[None])

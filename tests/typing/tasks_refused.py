@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from echomq import App, Job, open_client
+from echomq import App, Batch, BatchItem, Job, JobBatch, open_client
 
 app = App()
 
@@ -13,6 +13,25 @@ app = App()
 async def thumbnail(job: Job, path: Path, size: int = 128) -> int:
     """A coroutine function with the job first."""
     return size
+
+
+@app.task(queue="rows", batch=Batch(max_size=100))
+async def insert(batch: JobBatch[int]) -> None:
+    """A handler of batches."""
+    for item in batch:
+        batch.fail(item, "text")  # type: ignore[arg-type]
+        batch.done(item.value)  # type: ignore[arg-type]
+        batch.start_soon(work, item, 1)  # type: ignore[arg-type]
+        batch.start_soon(work, item)  # type: ignore[arg-type]
+
+
+async def work(item: BatchItem[int], text: str) -> None:
+    """Work for one item."""
+
+
+@app.task(queue="numbers", batch=Batch(max_size=100))  # type: ignore[arg-type]
+async def numbers(number: int) -> None:
+    """Not a handler of batches."""
 
 
 async def produce() -> None:
@@ -30,4 +49,7 @@ async def produce() -> None:
     async with open_client() as client:
         await client.queue("q").enqueue("text")  # type: ignore[arg-type]
         await client.queue("q").enqueue(b"", "t")  # type: ignore[call-arg]
+    await insert.enqueue("text")  # type: ignore[arg-type]
+    await insert.enqueue(1, 2)  # type: ignore[call-arg]
+    await insert.enqueue(batch=1)  # type: ignore[call-arg]
     app.task(max_attempts="3")  # type: ignore[call-overload]
