@@ -40,7 +40,7 @@ class WorkerOptions:
     """How a worker works. Durations are seconds."""
 
     concurrency: int = attrs.field(default=100, validator=_within(1, MAX_CONCURRENCY, "jobs"))
-    """How many handlers run at once. 100: handlers mostly wait for others."""
+    """How many handlers run at once; each item of a batch counts as one. 100: handlers mostly wait for others."""
     lease: float = attrs.field(default=30.0, validator=_within(0.1, 604_800, "seconds"))
     """How long a claim holds without being renewed. 30: survives a garbage collection, a short network fault, a slow
     disk; a killed worker's jobs wait as long."""

@@ -56,7 +56,7 @@ class WorkerStatistics:
     """Whether it is connected, has claimed or renewed with success since it last connected, some queue takes its claims, it
     keeps time, and is not stopping."""
     running: int
-    """Handlers that run now."""
+    """Jobs whose handlers run now, each item of a batch by itself."""
     unsettled: int
     """Verdicts that the server has not answered."""
     renewals: int
