@@ -149,7 +149,7 @@ class JobBatch(Generic[T]):
 
         Args:
             item: One of the batch.
-            error: Why. `Retry`, `Snooze` and `Discard` mean what they mean when a handler raises them.
+            error: Why. `Retry`, `Snooze` and their like mean what they mean when a handler raises them.
 
         Returns:
             Whether it was still in the batch, as `done`.
