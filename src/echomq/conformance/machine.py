@@ -174,6 +174,9 @@ class Spine(Stage):
         """The queue's switch."""
         changed = self.model.paused == (verb == "resume")
         self.model.paused = verb == "pause"
+        if verb == "resume":
+            changed = changed or self.model.limits.told
+            self.model.limits.told = False
         seen = self.clients[client].plain(verb)
         self.expect(verb, seen, changed)
         self.replies[client, verb] = seen

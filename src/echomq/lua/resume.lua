@@ -1,5 +1,5 @@
 -- verb: resume
--- purpose: Serve the queue again; lifts `closing`, too.
+-- purpose: Serve the queue again; lifts `closing`, and what a handler's word has closed, too.
 -- section: Protocol, section 5
 -- flags: allow-oom
 -- include: now, once, row, limits, rota, emit, bell
@@ -16,6 +16,16 @@ local kept, refused = recall()
 if kept or refused then return kept or refused end
 
 local changed = call('HDEL', META, 'paused', 'closing') > 0 and 1 or 0 --!write resumed
+if LIMITS and LIMITS.till > NOW then --!guard told-to-wait
+  LIMITS.till = 0
+  local text = spell_limits(LIMITS)
+  if text == '' then
+    call('HDEL', META, 'limits') --!write no-limits
+  else
+    call('HSET', META, 'limits', text) --!write limits-left
+  end
+  changed = 1
+end
 if changed == 1 then emit('resumed', '') end
 PAUSED = nil
 made_ready = call('ZCARD', P .. 'pending') + (tonumber(call('HGET', META, 'laned')) or 0)

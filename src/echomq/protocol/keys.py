@@ -59,7 +59,7 @@ def check_dedup_key(key: str) -> str:
 
 
 def check_lane_name(name: str) -> str:
-    """Answer the name if a lane may have it. (The jobs without a lane are the lane with the empty name.)
+    """Answer the name if a lane may have it; the jobs without one are the lane with the empty name.
 
     Raises:
         ValueError: Not 1 to 128 bytes of UTF-8 without control characters and braces.

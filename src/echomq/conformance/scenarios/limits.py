@@ -453,6 +453,23 @@ def told_queue(b: Bench) -> None:
     b.expect("then", len(b.other.claim(5).jobs), 2)
 
 
+@scenario("resuming a queue opens what a handler's word has closed, and leaves its limits", 12)
+def told_queue_resumed(b: Bench) -> None:
+    for limit in ("", "5"):
+        b.configure(limit=limit)
+        b.on("enqueue", NewJob(), NewJob())
+        held = b.take()
+        b.on("rate_limited", Closing(held.id, held.token, held.nonce, 60_000, "queue"), driver=b.worker)
+        b.expect("closed", b.other.claim(5).jobs, [])
+        b.server.delete(b.keys.wake)
+        b.expect("resumed", b.worker.plain("resume"), True)
+        b.expect("again", b.worker.plain("resume"), False)
+        b.expect("its limit", b.worker.plain("read_settings").limits.limit, int(limit) if limit else None)
+        b.expect("tokens", b.tokens(), 4)
+        b.expect("claimed", len(b.other.claim(5).jobs), 2)
+        b.ground.end_all()
+
+
 @scenario("rate_limited refuses a moment or a scope that cannot be")
 def told_refuses(b: Bench) -> None:
     fill(b, "a")
