@@ -99,6 +99,13 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
             "lua/test_headers::test_header_flags_follow_rule_9",
         ],
     ),
+    11: (
+        "A lane that could not be served is never looked at again",
+        [
+            "property/test_lanes::test_lanes_agree_with_the_model",
+            "lua/test_set_lane::test_set_lane_pauses_and_resumes",
+        ],
+    ),
     12: (
         "Work becomes ready by something other than an enqueue, and idle workers sleep on",
         [
@@ -171,6 +178,9 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
         "A lease that is over and not yet taken back counts as free, or is renewed by halves",
         [
             "lua/test_extend::test_extend_moves_the_lease_and_nothing_else",
+            "lua/test_extend::test_extend_moves_the_lease_in_the_lane_too",
+            "lua/test_claim::test_claim_sent_again_renews_both_leases",
+            "property/test_lanes::test_lanes_agree_with_the_model",
         ],
     ),
     24: (
@@ -309,6 +319,13 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
         [
             "unit/protocol/test_ids::test_mint_starts_each_millisecond_at_a_random_offset",
             "integration/test_client_enqueue::test_enqueue_mints_again_on_a_collision",
+        ],
+    ),
+    49: (
+        "A job changes its lane while it runs, or stands in two lanes",
+        [
+            "lua/test_reassign::test_reassign_refuses_jobs_that_run_or_have_ended",
+            "lua/test_missing_rights::test_orders_about_lanes_without_a_right_lose_no_job",
         ],
     ),
     50: (

@@ -78,6 +78,7 @@ EQUIVALENT = {
     "include/bell: guard bell-shut: without `wanted > 0`": "none wanted stay none",
     "include/bell: guard bell-shut: `>=` for `>`": "none wanted stay none",
     "enqueue: guard lane: without `lane ~= ''`": "no name is a name that fits",
+    "claim: guard keeper-sooner: `<=` for `<`": "what is due at the cap is met by whoever sleeps for the cap",
     "claim: guard far-closed: `<=` for `<`": "it is closed until the same moment again",
 }
 

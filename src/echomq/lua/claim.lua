@@ -187,7 +187,7 @@ else
     reply[2] = 0
   elseif head == math.huge or filled then
     reply[2] = cap
-    ring_once = filled and ours and soon < cap --!guard keeper-sooner
+    ring_once = ours and soon < cap --!guard keeper-sooner
   elseif ours then
     reply[2] = math.min(soon, cap)
     call('HSET', META, 'keeper', CLIENT, 'keeper_until', NOW + reply[2] + 50) --!write keeper

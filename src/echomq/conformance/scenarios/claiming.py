@@ -231,6 +231,13 @@ def nobody_keeps(b: Bench) -> None:
         b.expect("claimed", len(b.worker.claim(1, cap_ms=CAP_MS).jobs), 1)
         b.expect(f"tokens, {delay} ms ahead", b.tokens(), tokens)
         b.on("remove", later)
+    b.add(delay_ms=20_000)
+    b.other.claim(1, cap_ms=CAP_MS)
+    b.expect("somebody keeps it", b.look().hash("meta")["keeper"], b.other.tag)
+    b.add()
+    b.server.delete(b.keys.wake)
+    b.expect("claimed", len(b.worker.claim(1, cap_ms=CAP_MS).jobs), 1)
+    b.expect("nobody else need", b.tokens(), 0)
 
 
 @scenario("next is the soonest of the schedule's head and the first lease to end, capped, at least 1 ms", 13)

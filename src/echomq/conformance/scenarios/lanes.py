@@ -146,6 +146,14 @@ def stale_lanes(b: Bench) -> None:
     b.expect("no field is left", b.look().hash("lanes"), {})
 
 
+@scenario("a lane behind emptied ones is not alone while others stand further back", 25)
+def not_alone(b: Bench) -> None:
+    ids = fill(b, *(f"{n:02}" for n in range(15)))
+    fill(b, *"aaa", *"bbb")
+    b.on("remove", *ids)
+    b.expect("claimed", b.lanes_of(b.worker.claim(4)), "abab")
+
+
 @scenario("a lane that is filled again before its turn keeps its place on the ring")
 def filled_again(b: Bench) -> None:
     first = fill(b, "a", "b", "c")[1]
@@ -235,7 +243,7 @@ def paused_queue(b: Bench) -> None:
 # --- closing and opening ---------------------------------------------------------------------
 
 
-@scenario("a paused lane is not served, costs the others nothing, and is back at once when resumed, and rings")
+@scenario("a paused lane is not served, costs the others nothing, and is back at once when resumed, and rings", 11)
 def paused_lane(b: Bench) -> None:
     b.set_lane("a", paused="1")
     fill(b, "a", "a", "b")

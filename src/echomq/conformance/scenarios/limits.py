@@ -60,7 +60,7 @@ FREEING: dict[str, Callable[[Bench, Claimed], None]] = {
 }
 
 
-@scenario("whatever ends a claim frees its slot, puts the lane back on the ring and rings", 8, 23)
+@scenario("whatever ends a claim frees its slot, puts the lane back on the ring and rings", 8, 11, 23)
 def freed(b: Bench) -> None:
     b.set_lane("a", limit="1")
     for how, free in FREEING.items():
@@ -282,7 +282,7 @@ def rate_over_time(b: Bench) -> None:
         b.server.zadd(b.keys.closed, {"a": 1000}, xx=True)
 
 
-@scenario("a lane whose rate is used up is closed, and served again when its moment has come")
+@scenario("a lane whose rate is used up is closed, and served again when its moment has come", 11)
 def rate_opens(b: Bench) -> None:
     b.set_lane("a", rate="1 20000 1")
     fill(b, "a", "a", "b", "b")
@@ -757,7 +757,7 @@ def next_closed(b: Bench) -> None:
     b.expect("another", second.next_ms, CAP_MS)
 
 
-@scenario("closed lanes are looked at again by bounded rounds, in the order of their moments", 25)
+@scenario("closed lanes are looked at again by bounded rounds, in the order of their moments", 11, 25)
 def reopened(b: Bench) -> None:
     for name in "abc":
         b.set_lane(name, rate="1 20000 1")
