@@ -177,7 +177,7 @@ else
     local far = call('ZRANGE', CLOSED, '(+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
     if far[1] then
       local limits = read_lane(call('HGET', LANES, far[1])).limits
-      local moment = limits and shut(limits, lane_active(far[1])) or NOW + linger
+      local moment = limits and shut(limits, lane_active(far[1]), nil, true) or NOW + linger
       if moment < tonumber(far[2]) then touch(far[1]) end --!guard far-closed
     end
   end

@@ -288,7 +288,7 @@ def rate_opens(b: Bench) -> None:
     fill(b, "a", "a", "b", "b")
     b.expect("the others go on", b.lanes_of(b.worker.claim(10)), "abb")
     b.expect("not before", b.worker.claim(10).jobs, [])
-    b.moments("a", tat=b.clock() + 40)  # within the slack
+    b.moments("a", tat=b.clock() + 20)  # within the slack, and a few have gathered
     b.server.zadd(b.keys.closed, {"a": 1000})
     b.expect("looked at", b.lanes_of(b.worker.claim(10)), "a")
 

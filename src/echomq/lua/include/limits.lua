@@ -40,8 +40,10 @@ if LIMITED or ROTA or MAY_BEGIN then
   function spend(it, starts)
     if it.count > 0 then it.tat = math.max(it.tat, NOW) + starts * it.every end --!write spend
   end
-  -- When to look again, or nil if it can be served. `reasons` is filled with the words for why not, if it is given.
-  function shut(it, active, reasons)
+  -- When to look again, or nil if it can be served. `reasons` is filled with the words for why not, if it is given. One that
+  -- is closed for its rate opens a little later than its first start may be: that a few have gathered spares the workers a
+  -- claim for each.
+  function shut(it, active, reasons, closed)
     local moment
     local function because(word, of_that)
       moment = math.max(moment or 0, of_that)
@@ -49,9 +51,10 @@ if LIMITED or ROTA or MAY_BEGIN then
     end
     if it.paused > 0 then because('paused', math.huge) end --!guard lane-paused
     if it.till > NOW then because('told to wait', it.till) end --!guard till
-    if it.count > 0 and it.tat > NOW + it.slack then --!guard rate-shut
-      -- A little later than the first start: that a few have gathered then spares the workers a claim for each.
-      because('rate', math.ceil(it.tat - it.slack + math.min(it.slack / 2, GATHER)))
+    if it.count > 0 then
+      local opens = it.tat - it.slack
+      local gathered = opens + math.min(it.slack / 2, GATHER)
+      if (closed and gathered or opens) > NOW then because('rate', math.ceil(gathered)) end --!guard rate-shut
     end
     if it.limit > 0 and call('ZCARD', active) >= it.limit then --!bound limit
       because('limit', tonumber(call('ZRANGE', active, 0, 0, 'WITHSCORES')[2]))

@@ -84,10 +84,10 @@ if ROTA or MAY_BEGIN then
   end
   -- How many of the lane's jobs could start now, of so many that are ready.
   local function startable(name, lane, count)
-    if lane.limits and lane.limits.limit > 0 then
-      return math.max(0, math.min(count, lane.limits.limit - call('ZCARD', lane_active(name)))) --!bound startable
-    end
-    return count
+    local limits = lane.limits
+    if not limits then return count end
+    if limits.limit > 0 then count = math.max(0, math.min(count, limits.limit - call('ZCARD', lane_active(name)))) end --!bound startable
+    return math.min(count, allowance(limits)) --!bound startable-rate
   end
   local function settle_lane(name, text, count)
     local lane = read_lane(text)
@@ -101,7 +101,7 @@ if ROTA or MAY_BEGIN then
         write_lane(name, lane)
         return
       end
-      local moment = lane.limits and shut(lane.limits, lane_active(name))
+      local moment = lane.limits and shut(lane.limits, lane_active(name), nil, was == 'c')
       -- A full lane whose soonest lease is over has its turn all the same: that is where it is reaped.
       if moment and moment > NOW then --!guard shut-lane
         if moment < math.huge then watch(CLOSED, moment) end
