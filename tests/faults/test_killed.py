@@ -56,6 +56,7 @@ class Crew:
     queue: str
     same_names: bool
     stack: ExitStack
+    lease: float = LEASE
     workers: list[WorkerProcess] = attrs.field(factory=list)
     died: dict[int, float] = attrs.field(factory=dict)
     """When each process was surely dead, CLOCK_MONOTONIC, by process id."""
@@ -66,7 +67,7 @@ class Crew:
         """Start a worker in a place."""
         self.started += 1
         name = f"worker-{place}" if self.same_names else f"worker-{place}.{self.started}"
-        options = ("--lease", str(LEASE), "--concurrency", "8", "--grace", "1", "--cleanup", "1", "--name", name)
+        options = ("--lease", str(self.lease), "--concurrency", "8", "--grace", "1", "--cleanup", "1", "--name", name)
         worker = WorkerProcess(self.url, self.queue, *options, app=APP)
         self.stack.callback(worker.end)
         return worker
