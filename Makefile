@@ -120,6 +120,14 @@ bench: $(STAMP) ## benchmarks, beside the ceiling
 scale: $(STAMP) ## what grows with the queue: server CPU a job, script times, idle cost
 	$(PY) benchmarks/scale.py $(ARGS)
 
+.PHONY: lanes
+lanes: $(STAMP) ## what lanes and limits promise: turns, shares, cost by lanes, pick-up, rates
+	$(PY) benchmarks/lanes.py $(ARGS)
+
+.PHONY: fairness
+fairness: $(STAMP) ## tenants' waiting times under a flood: the plot and the table of docs/how-to/fairness.md
+	$(PY) benchmarks/fairness.py $(ARGS)
+
 .PHONY: demo
 demo: $(STAMP) ## checksums of every file under DIR, as jobs, on a private server: make demo DIR=...
 	@$(PY) -m echomq.demo $(ARGS) -- $(if $(DIR),"$(DIR)")

@@ -81,10 +81,12 @@ class Template:
         self._arguments = list(enqueue(KEYS, Call(TAG), [model]).argv[2:])
         self._id = self._arguments.index(model.id)
         self._pieces = [self._arguments.index(piece) for piece in payload_fields(model.payload)[1::2]]
+        self._lane = [text.split()[0] for text in load("enqueue").header.item].index("lane")
 
-    def make(self, number: int) -> list[Any]:
+    def make(self, number: int, lane: str = "") -> list[Any]:
         arguments = self._arguments.copy()
         arguments[self._id] = mint()
+        arguments[self._lane] = lane
         for at, piece in zip(self._pieces, payload_fields(payload(number))[1::2], strict=True):
             arguments[at] = piece
         return arguments

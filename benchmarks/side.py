@@ -5,7 +5,12 @@ from __future__ import annotations
 import importlib
 import sys
 
-SIDES = {"echomq": "benchmarks.echomq_side", "ceiling": "benchmarks.ceiling_side", "idle": "benchmarks.idle"}
+SIDES = {
+    "echomq": "benchmarks.echomq_side",
+    "ceiling": "benchmarks.ceiling_side",
+    "idle": "benchmarks.idle",
+    "lanes": "benchmarks.lanes_side",
+}
 
 if __name__ == "__main__":
     side, role, url, *sizes = sys.argv[1:]
