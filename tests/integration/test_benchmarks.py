@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from benchmarks import fairness
 from benchmarks.backlog import memory_free
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -59,3 +60,41 @@ def test_scale_says_that_memory_does_not_suffice(tmp_path: Path) -> None:
     done = _run("scale.py", "--largest", "1000000000000", cwd=tmp_path)
     assert done.returncode == 1
     assert "MiB are free: give a smaller one with --largest" in " ".join(done.stderr.split())
+
+
+@pytest.mark.slow
+def test_lanes_measures_every_promise(tmp_path: Path) -> None:
+    """A quick run prints two tables, and what is counted and not timed is as promised."""
+    output = tmp_path / "lanes.json"
+    done = _run("lanes.py", "--quick", "--markdown", "--output", output, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("### ") == 2
+    found = orjson.loads(output.read_bytes())
+    assert found["costs"].keys() == {"1", "10", "100"}
+    assert all(cost.keys() == {"0", "1", "10", "100"} for cost in found["costs"].values())
+    assert [each["dispatch"] <= each["lanes"] for each in found["first_turn"]] == [True] * 4
+    assert all(abs(off) <= 0.1 for off in found["shares"].values())
+    assert found["idle_slots"] == 0
+    [drained] = found["rounds"]
+    assert drained.keys() == {"flat", "tenants", "one", "many"}
+    assert len(found["pick_up_ms"]) == found["sizes"]["pick_ups"]
+    assert [each["per_second"] for each in found["rates"]] == [5, 5, 500, 500]
+
+
+@pytest.mark.slow
+def test_fairness_measures_all_tenants(tmp_path: Path) -> None:
+    """A quick run prints the table, and touches neither the page nor the result."""
+    before = {path: path.read_bytes() for path in (fairness.PAGE, fairness.PLOT, fairness.RESULT)}
+    done = _run("fairness.py", "--quick", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(f"| {tenant} |" in done.stdout for tenant in (fairness.FLOOD, *fairness.SMALL))
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_fairness_page_and_plot_are_made_of_the_committed_result() -> None:
+    """Nobody has edited a figure by hand: `make fairness ARGS=--draw` would change nothing."""
+    result = orjson.loads(fairness.RESULT.read_bytes())
+    text = fairness.PAGE.read_text("utf-8")
+    assert fairness.page(text, result) == text
+    assert fairness.table(result) in text
+    assert fairness.PLOT.read_text("utf-8") == fairness.draw(result)
