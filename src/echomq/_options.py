@@ -97,7 +97,8 @@ class JobOptions:
                 fields[row_name] = value if convert is None else _converted(name, value, convert)
         # Of two words that exclude each other, the later one wins; both at once are refused by the check below.
         for one, other in _EXCLUSIVE:
-            if given.get(one) not in {None, "reject"} and given.get(other) is None:
+            word = given.get(one)
+            if word is not None and word != "reject" and given.get(other) is None:
                 fields.pop(_ROW_NAMES[other][0], None)
         options = JobOptions(fields)
         options.stamp("")
@@ -114,7 +115,7 @@ class JobOptions:
         if stamp is None:
             fields = self.fields
             # What says no, said by a later word: no result, no lane.
-            fields = {name: value for name, value in fields.items() if value or name not in _NAUGHT}
+            fields = {name: value for name, value in fields.items() if name not in _NAUGHT or value}
             if len(self._stamps) >= _MAX_STAMPS:
                 self._stamps.clear()
             stamp = self._stamps[task] = JobStamp(NewJob(task=task, **fields))

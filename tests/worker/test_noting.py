@@ -14,7 +14,7 @@ from echomq.client import open_client
 from echomq.job import Job, SyncJob
 from echomq.protocol.codec import JsonCodec
 from echomq.protocol.keys import QueueKeys
-from echomq.transitions import Call, browse, read_job
+from echomq.transitions import Call, browse, claim, configure, read_job
 from echomq.worker.execute import MAX_LINE, cut_line
 from tests.worker.support import Peek, running, until
 
@@ -196,7 +196,9 @@ async def test_page_that_cannot_be_sent_is_refused(server_url: str, queue_name: 
 def test_transitions_send_flags_as_flags(queue_name: str) -> None:
     """A truth of any kind is sent as 1."""
     keys = QueueKeys(queue=queue_name)
-    assert browse(keys, Call("c"), state="dead", reverse=HUGE).argv[-1] == 1  # type: ignore[arg-type]
+    assert browse(keys, Call("c"), state="dead", reverse=HUGE).argv[-2] == 1  # type: ignore[arg-type]
+    assert claim(keys, Call("c"), count=1, lease_ms=1, by_lane=HUGE).argv[-1] == 1  # type: ignore[arg-type]
+    assert configure(keys, Call("c"), settings={}, only_unset=HUGE).argv[-1] == 1  # type: ignore[arg-type]
     assert read_job(keys, Call("c"), "x", with_log=HUGE).argv[-1] == 1  # type: ignore[arg-type]
 
 

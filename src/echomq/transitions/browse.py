@@ -39,4 +39,4 @@ def browse(
         jobs = tuple((parse_row(id.decode(), flat), float(score)) for id, score, flat in reply[2:] if flat)
         return Page(now_ms=int(reply[0]), total=int(reply[1]), jobs=jobs)
 
-    return Transition("browse", keys, (call.client, 0, state, offset, count, int(reverse), lane), read)
+    return Transition("browse", keys, (call.client, 0, state, offset, count, 1 if reverse else 0, lane), read)

@@ -27,5 +27,5 @@ def configure(
             (`RateLimit.spell`), `max_size` (jobs waiting at once, 1 to 10^12); "" clears one.
         only_unset: Leave what is set already as it is: the word of a program, where the operator's wins.
     """
-    argv = (call.client, call.number, int(only_unset), *pairs(settings))
+    argv = (call.client, call.number, 1 if only_unset else 0, *pairs(settings))
     return Transition("configure", keys, argv, bool, call.number > 0)
