@@ -79,6 +79,7 @@ EQUIVALENT = {
     "include/bell: guard bell-shut: `>=` for `>`": "none wanted stay none",
     "enqueue: guard lane: without `lane ~= ''`": "no name is a name that fits",
     "claim: guard keeper-sooner: `<=` for `<`": "what is due at the cap is met by whoever sleeps for the cap",
+    "resume: guard told-to-wait: `>=` for `>`": "the very millisecond belongs to either",
     "claim: guard far-closed: `<=` for `<`": "it is closed until the same moment again",
 }
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import redis
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from echomq.conformance import model_verbs
 from echomq.conformance.expectations import ContradictionError
@@ -55,6 +55,18 @@ class Lanes(Spine):
         super().__init__()
         self.turns: dict[str, dict[str, int]] = {}
         """For each lane that waits and could be served: how much of their turns the others had since."""
+
+    @initialize(
+        picks=st.lists(PICK, min_size=6, max_size=16), count=st.integers(1, 4), told=st.lists(LANE_SETTINGS, max_size=3)
+    )
+    def begin(self, picks: list[int], count: int, told: list[dict[str, str]]) -> None:
+        """Lanes have settings and a backlog at first, and somebody works."""
+        for lane, settings in zip(LANES[1:], told, strict=False):
+            self.set_lane(0, lane, settings)
+        self.enqueue(0, [(pick, 0, pick // 4, pick // 8) for pick in picks])
+        self.snap = take(self.server, self.keys)
+        self.run_claim(0, count, 256)
+        self.unchanged = False
 
     # --- workers -----------------------------------------------------------------------------
 
