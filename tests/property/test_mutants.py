@@ -80,6 +80,7 @@ EQUIVALENT = {
     "enqueue: guard lane: without `lane ~= ''`": "no name is a name that fits",
     "claim: guard keeper-sooner: `<=` for `<`": "what is due at the cap is met by whoever sleeps for the cap",
     "resume: guard told-to-wait: `>=` for `>`": "the very millisecond belongs to either",
+    "include/reap: write lane-ahead: without `fine`": "on Valkey the error is a text, and no lane of that name has leases; on Redis 7 it is a table",
     "claim: guard far-closed: `<=` for `<`": "it is closed until the same moment again",
 }
 

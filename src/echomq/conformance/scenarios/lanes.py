@@ -185,6 +185,21 @@ def torn_lane(b: Bench) -> None:
     b.expect("pending", b.look().zset("lane:a:pending"), {})
 
 
+@scenario("what is dropped from other sets is not taken for a job that waited in a lane", 39)
+def dropped_elsewhere(b: Bench) -> None:
+    fill(b, "a", "a", "a")
+    for name in ("pending", "active", "schedule"):
+        b.server.zadd(getattr(b.keys, name), {f"JOB0000000000{len(name)}": 1})
+        b.server.hset(b.keys.lanes, "", "r0") if name == "pending" else None
+        b.server.lpush(b.keys.ring, "") if name == "pending" else None
+        for _ in range(2):
+            b.worker.claim(1)
+        b.expect(f"dropped from {name}", len(b.look().zset(name)), 3 if name == "active" else 0)
+        laned = len(b.look().zset("lane:a:pending"))
+        b.expect(f"laned after {name}", b.look().hash("meta")["laned"], str(laned))
+    b.expect("counted", b.count("dropped"), 3)
+
+
 @scenario("a claim that meets what must be dropped says to ask again", 39)
 def torn_head(b: Bench) -> None:
     b.torn = True
