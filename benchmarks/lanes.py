@@ -126,7 +126,7 @@ def _costs(costs: dict[str, dict[str, dict[str, float]]]) -> Grid:
     rows = []
     for lanes in next(iter(costs.values())):
         cells = [f"{found[lanes]['us']:.1f} ({found[lanes]['ratio']:.2f})" for found in costs.values()]
-        rows.append(("no lanes" if lanes == "0" else f"{int(lanes):,} lanes", *cells))
+        rows.append(({"0": "no lanes", "1": "1 lane"}.get(lanes, f"{int(lanes):,} lanes"), *cells))
     return Grid(
         "Server time, us a claimed job, and its ratio to one lane, by jobs a claim",
         ("", *(f"{per_call} a claim" for per_call in costs)),
@@ -141,7 +141,9 @@ def _promises(result: dict[str, Any]) -> Grid:
         rows.append((title, target, value, _held(held)))
 
     for found in result["first_turn"]:
-        title = f"first turn of a lane's one job beside {found['lanes'] - 1} full ones, {found['per_call']} a claim"
+        title = (
+            f"first turn of a lane's one job, full lanes beside it: {found['lanes'] - 1}, {found['per_call']} a claim"
+        )
         row(title, f"dispatch {found['lanes']}", str(found["dispatch"]), held=found["dispatch"] <= found["lanes"])
     for per_call, off in result["shares"].items():
         row(
