@@ -11,9 +11,9 @@ from echomq.conformance.items import NOTES, SETTLING, make_item
 from echomq.conformance.snapshot import scan
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import Claimed, NewJob
-from echomq.transitions import ALL_VERBS, MULTI, Call, CancelRequest, Transition
+from echomq.transitions import ALL_VERBS, MULTI, Call, CancelRequest, Reassignment, Transition
 
-FENCED = (*SETTLING, *NOTES)
+FENCED = (*SETTLING, *NOTES, "rate_limited")
 """The verbs on behalf of a claim."""
 
 
@@ -34,11 +34,15 @@ def call_of(verb: str, keys: QueueKeys, call: Call, held: Claimed, other: str) -
             return MULTI[verb](keys, call, [CancelRequest(other, "why")])
         case "remove" | "redrive":
             return MULTI[verb](keys, call, [other])
+        case "reassign":
+            return MULTI[verb](keys, call, [Reassignment(other, "lane")])
     arguments: dict[str, dict[str, Any]] = {
         "claim": {"count": 9, "lease_ms": 1000},
         "configure": {"settings": {"events": "none"}},
         "browse": {"state": "pending"},
         "read_job": {"id": other},
+        "read_lanes": {"names": ["lane"]},
+        "set_lane": {"lane": "lane", "settings": {"weight": "2"}},
     }
     made: Transition[Any] = getattr(transitions, verb)(keys, call, **arguments.get(verb, {}))
     return made

@@ -93,9 +93,18 @@ if ROTA or ARGV[8] ~= '1' then -- or a batch is wanted
   -- Takes up to `most` jobs of the lane. Answers how many, whether no more fit into the reply, and whether none is left.
   local function take(lane, most, ahead, choose)
     local taken, ids, at = 0, lane.ids, lane.at
-    while taken < most do
+    while true do
       local id = ids and ids[at]
-      if id then
+      if not id then
+        if lane.drawn or lane.dropped then break end
+        -- One more than needed, to see whether any is left.
+        local n, from = math.max(most - taken, ahead) + 1, lane.taken and #lane.taken or 0
+        ids, at = call('ZRANGE', lane.key, from, from + n - 1), 1
+        lane.ids = ids
+        if #ids < n then lane.drawn = true end
+      elseif taken == most then --!bound taken
+        break
+      else
         local before = #rows
         if guarded(lane.key, id, choose) then
           lane.at = at
@@ -111,14 +120,6 @@ if ROTA or ARGV[8] ~= '1' then -- or a batch is wanted
           lane.taken = { id }
           taken = taken + 1
         end
-      elseif lane.drawn or lane.dropped then
-        break
-      else
-        -- One more than needed, to see whether any is left.
-        local n, from = math.max(most - taken, ahead) + 1, lane.taken and #lane.taken or 0
-        ids, at = call('ZRANGE', lane.key, from, from + n - 1), 1
-        lane.ids = ids
-        if #ids < n then lane.drawn = true end
       end
     end
     lane.at = at
