@@ -1008,7 +1008,7 @@ WIRE = (
     ),
     _m(
         "a cancelled `many` leaves its items in the line",
-        (GROUP, "            for entry in window.entries():\n                self._leave(entry)\n", ""),
+        (GROUP, "            window.leave()\n            raise", "            raise"),
         by="wire/group::cancelled_many_takes_its_items_out[trio]",
     ),
     _m(
