@@ -66,5 +66,16 @@ def claim(
             jobs.append(Claimed(id, int(token), nonce, JobRecord(id, row)))
         return ClaimReply(int(reply[0]), int(reply[1]), jobs)
 
-    argv = (call.client, call.number, count, lease_ms, cap_ms, max_bytes, bound, min_size, linger_ms, 1 if by_lane else 0)
+    argv = (
+        call.client,
+        call.number,
+        count,
+        lease_ms,
+        cap_ms,
+        max_bytes,
+        bound,
+        min_size,
+        linger_ms,
+        1 if by_lane else 0,
+    )
     return Transition("claim", keys, argv, read, call.number > 0)
