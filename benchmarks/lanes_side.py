@@ -10,9 +10,10 @@ from typing import Any
 
 import trio
 
-from benchmarks.workload import KEYS, QUEUE, TASK, payload, say
+from benchmarks.workload import KEYS, QUEUE, TASK, Clock, Span, argument, payload, rss, say
 from echomq import transitions
 from echomq.app import App
+from echomq.batches import Batch, JobBatch
 from echomq.protocol.newjob import NewJob
 from echomq.transitions import Call
 from echomq.worker.entry import run_worker
@@ -98,7 +99,43 @@ async def tenants(url: str, jobs: int, concurrency: int, job_ms: int) -> None:
     say(waited)
 
 
-ROLES: dict[str, Callable[..., Any]] = {each.__name__: each for each in (worker, pickup, tenants)}
+async def batches(url: str, jobs: int, concurrency: int, size: int) -> None:
+    """Drain so many jobs by batches; a handler does as little with each as one of a single job."""
+    clock, over = Clock(jobs), trio.Event()
+    app = App(url)
+
+    async def take(batch: JobBatch[str]) -> None:
+        for _ in batch:
+            if clock.tick():
+                over.set()
+
+    app.task(queue=QUEUE, name=TASK, batch=Batch(max_size=size))(take)
+    async with trio.open_nursery() as nursery:
+        worker: Worker = await nursery.start(partial(run_worker, app, concurrency=concurrency))
+        await over.wait()
+        worker.stop()
+    say(clock.report())
+
+
+async def stream(url: str, jobs: int) -> None:
+    """Enqueue so many calls by a stream; tell the rate, and by how much this process grew after the first tenth, MiB."""
+    app = App(url)
+
+    async def nothing(_text: str) -> None:
+        pass
+
+    task = app.task(queue=QUEUE, name=TASK)(nothing)
+    async with app:
+        await task.enqueue(argument(0))
+        span, early, count = Span(jobs), 0.0, 0
+        async for _ in app.enqueue_stream(task.call(argument(number)) for number in range(jobs)):
+            count += 1
+            if count == jobs // 10:
+                early = rss()
+        say(span.report() | {"growth_mib": rss() - early, "rss_mib": rss()})
+
+
+ROLES: dict[str, Callable[..., Any]] = {each.__name__: each for each in (worker, pickup, tenants, batches, stream)}
 
 
 def run(role: str, url: str, *sizes: int) -> None:

@@ -76,6 +76,14 @@ def peak_rss() -> float:
     raise RuntimeError("no VmHWM in /proc/self/status")
 
 
+def rss() -> float:
+    """Answer this process's resident set now, MiB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError("no VmRSS in /proc/self/status")
+
+
 def say(value: Any) -> None:
     """Tell the measuring process something: one line of JSON."""
     print(orjson.dumps(value).decode(), flush=True)
