@@ -80,6 +80,8 @@ class EnqueueStream(Generic[T]):
         self._found: Iterator[JobHandle[T] | EchoMQError] = iter(())
         self._broken: UnavailableError | None = None
         self._within = False
+        self._failed: Exception | None = None
+        """What the source raised, to be told when the jobs before it have been answered."""
 
     def __aiter__(self) -> AsyncIterator[JobHandle[T] | EchoMQError]:
         return self
@@ -88,7 +90,8 @@ class EnqueueStream(Generic[T]):
         """Answer the next job's handle or error; if none is known, draw, send and wait for a round of them.
 
         Raises:
-            TypeError: A payload is not bytes, or the source raised it. Jobs before it may be queued.
+            TypeError: A payload is not bytes. Like whatever the source raises, it comes after the answers of the jobs
+                before it, and ends the stream.
             RuntimeError: The client is closed, or of another event loop; or this stream was broken off.
             StopAsyncIteration: That was all.
 
@@ -117,6 +120,8 @@ class EnqueueStream(Generic[T]):
             raise RuntimeError("this stream was broken off in the middle, or another task draws from it: make another")
         self._check()
         self._within = True
+        if self._failed is not None:
+            raise self._failed
         try:
             await anyio.lowlevel.checkpoint()
         except BaseException:
@@ -124,7 +129,12 @@ class EnqueueStream(Generic[T]):
             raise
         round_ = _Round(self._broken)
         try:
-            await (self._draw(round_) if self._slow is None else self._draw_slowly(round_, self._slow))
+            try:
+                await (self._draw(round_) if self._slow is None else self._draw_slowly(round_, self._slow))
+            except Exception as error:
+                if not round_.answers:
+                    raise
+                self._failed = error
             while round_.window.open:
                 await self._wait(round_.window)
         except BaseException:

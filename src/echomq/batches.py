@@ -41,7 +41,7 @@ class Batch:
     max_size: int
     """How many jobs a batch has at most, 1 to 10,000. Each takes one of the worker's `concurrency` slots."""
     linger: float = 0.0
-    """How long the first job of a batch may wait for others, in seconds or a timedelta, 0 to an hour. The wait is the
+    """How long the job next in turn may wait for others, in seconds or a timedelta, 0 to an hour. The wait is the
     server's: nobody holds a lease meanwhile. 0: a batch is what is there."""
     min_size: int | None = None
     """How many jobs need not wait for `linger` to end, 1 to `max_size`; None: a full batch."""
@@ -160,7 +160,7 @@ class JobBatch(Generic[T]):
             ValueError: As `done`.
         """
         if not isinstance(error, Exception):
-            raise TypeError(f"an item fails with an Exception, not {shown(error)}")
+            raise TypeError(f"an item fails with an Exception, not {shown(error)} of type {type(error).__name__}")
         return self._notes.settle(item, None, error)
 
     def start_soon(

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from echomq.queue import Queue
     from echomq.transitions import LanePage as ReadPage
     from echomq.transitions import LaneState, Page, Transition
-    from echomq.transitions.read_lanes import Closed
-    from echomq.transitions.settings import Named
+    from echomq.transitions.settings import Closed, Named
 
 _WORDS: Final[dict[str, Callable[[LaneInfo], str]]] = {
     "paused": lambda _: "it is paused",

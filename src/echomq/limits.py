@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from echomq.transitions import Settings
     from echomq.transitions.configure import EventLevel
-    from echomq.transitions.settings import Named
+    from echomq.transitions.settings import Closed, Named
 
 MAX_WEIGHT: Final = 1000
 """Jobs that a lane may start in one turn: more would let the others wait for long."""
@@ -135,6 +135,11 @@ class QueueSettings:
     """Whether it is paused."""
     closed_for: float
     """Seconds for which a handler's `RateLimited` keeps it closed yet; 0 when none does."""
+    closed: tuple[Closed, ...]
+    """Why none of its jobs starts now, for programs, each reason: `paused`, `told to wait` (by a handler's `RateLimited`),
+    `rate`, `limit`; empty when they may start."""
+    again_in: float | None
+    """Seconds until that is looked at again; None when they may start, or somebody has to resume it."""
 
     @classmethod
     def of(cls, found: Settings) -> QueueSettings:
@@ -147,6 +152,8 @@ class QueueSettings:
             max_size=found.max_size,
             paused=found.paused_ms > 0,
             closed_for=to_seconds(max(0, limits.until_ms - found.now_ms)),
+            closed=("paused", *found.closed) if found.paused_ms else found.closed,
+            again_in=None if found.again_ms is None or found.paused_ms else to_seconds(found.again_ms),
         )
 
 

@@ -365,8 +365,8 @@ class Queue:
     async def resume(self) -> bool:
         """Let jobs be claimed again. Answers whether this call did it.
 
-        Server effect: `meta.paused` is removed, what a handler's `RateLimited` has closed is open again, and parked
-            workers are woken.
+        Server effect: `meta.paused` is removed, a queue that a handler's `RateLimited(scope="queue")` has closed is open
+            again, and parked workers are woken. Lanes are resumed one by one.
         Cancellation: a checkpoint; if cancelled after it was sent, the queue may be resumed.
         """
         return await self.wire.remembered(self.keys, lambda call: resume(self.keys, call), verb="resume")

@@ -169,13 +169,16 @@ async def test_stream_cancelled_in_a_round_is_over(proxy: FaultProxy, queue: Que
 
 
 async def test_stream_whose_source_raises_is_over(queue: Queue) -> None:
-    """The source's error comes out as it is; so does that of a payload that is none."""
+    """Its error comes out as it is, after the answers of the jobs before it; so does that of a payload that is none."""
 
     def payloads() -> Iterator[bytes]:
         yield b"1"
         raise KeyError("mine")
 
     stream = queue.enqueue_stream(payloads())
+    answer = await anext(stream)
+    assert isinstance(answer, JobHandle)
+    assert answer.admitted
     with pytest.raises(KeyError, match="mine"):
         await anext(stream)
     with pytest.raises(RuntimeError, match="broken off"):

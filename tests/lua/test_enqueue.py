@@ -148,7 +148,7 @@ def test_enqueue_starts_the_delay_of_a_waiting_job_again(bench: Bench) -> None:
     answer, changed = changes(bench, lambda: bench.on("enqueue", new), A=id)
     assert answer == [f"replaced {id}"]
     assert changed == {
-        "job:A[state] = schedule", "job:A[since] = T", "job:A[lane] = nothing", "lane:a:pending: gone", "schedule[A] = T",
+        "job:A[state] = schedule", "job:A[since] = T", "lane:a:pending: gone", "schedule[A] = T",
         "meta[laned] = 0", "wake: 1 -> 2", "event replaced A",
     }  # fmt: skip
 

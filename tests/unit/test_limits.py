@@ -125,8 +125,24 @@ def test_lane_info_of_an_empty_lane_and_of_no_lane() -> None:
 
 def test_queue_settings_tell_how_long_a_handler_closed_it() -> None:
     """By the server's clock, and never less than nothing."""
-    closed = Settings(now_ms=1000, events="failures", max_size=None, paused_ms=0, limits=Limits(until_ms=3500))
+    closed = Settings(
+        now_ms=1000,
+        events="failures",
+        max_size=None,
+        paused_ms=0,
+        limits=Limits(until_ms=3500),
+        closed=("told to wait",),
+        again_ms=2500,
+    )
     assert QueueSettings.of(closed).closed_for == 2.5
-    over = Settings(now_ms=5000, events="failures", max_size=7, paused_ms=9, limits=Limits(until_ms=3500, limit=2))
+    over = Settings(
+        now_ms=5000,
+        events="failures",
+        max_size=7,
+        paused_ms=9,
+        limits=Limits(until_ms=3500, limit=2),
+        closed=("limit",),
+        again_ms=4000,
+    )
     read = QueueSettings.of(over)
     assert (read.closed_for, read.paused, read.max_size, read.limit, read.rate) == (0, True, 7, 2, None)

@@ -52,8 +52,7 @@ class Limits:
                 self.limit = int(value or 0)
             case "rate":
                 burst = int(value.split()[2]) if value else 0
-                if burst != self.burst:
-                    self.burst, self.used = burst, 0
+                self.burst, self.used = burst, min(self.used, burst)
             case "paused":
                 self.paused = bool(value)
                 self.told = self.told and self.paused

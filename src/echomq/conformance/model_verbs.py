@@ -59,7 +59,7 @@ def _content(new: NewJob) -> dict[str, Any]:
 def _replace(queue: Queue, job: Job, new: NewJob) -> str:
     """Give a waiting job another's content: a new budget under the id and the token that it has."""
     source, before, due = job.state, job.lane, job.due
-    for name, value in _content(new).items():
+    for name, value in (_content(new) | {"lane": new.lane or before}).items():
         setattr(job, name, value)
     job.failures, job.stalls, job.nonce, job.notes = 0, 0, None, {}
     scheduled = new.dedup_mode == "debounce" or source is State.SCHEDULE

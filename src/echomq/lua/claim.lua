@@ -92,12 +92,13 @@ if room > 0 and LIMITS then
     room = math.min(room, allowance(LIMITS)) --!bound queue-rate
   end
 end
+local visits = math.min(2 * count + 16, 1000) --!bound visits
 if room > 0 and min_size > 1 and not (by_lane and ROTA) then
-  ripe = ripens(min_size, linger)
+  ripe = ripens(min_size, linger, visits)
   if ripe then room = 0 end --!guard ripe
 end
 if room > 0 and ROTA then
-  serve(room, math.min(2 * count + 16, 1000), by_lane, by_lane and min_size or 1, linger, choose) --!bound visits
+  serve(room, visits, by_lane, by_lane and min_size or 1, linger, choose)
 elseif room > 0 then
   -- Without a rota, `pending` is the only lane, always alone.
   round(P .. 'pending', call('ZRANGE', P .. 'pending', 0, room - 1), choose) --!bound count

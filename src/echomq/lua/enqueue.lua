@@ -104,6 +104,8 @@ if LAST_WINS then
   function replace(at, id, state, due)
     local key, lane = row_key(id), ARGV[at + 6]
     local row = { state = state, lane = call('HGET', key, 'lane') }
+    -- Whoever names no lane leaves it where it waits: it must not slip out of its lane's limits.
+    if lane == '' then lane = row.lane or '' end --!guard replace-same-lane
     if lane ~= '' then begin_rota() end --!guard replace-first-lane
     local old = state == 'schedule' and state or lane_set(row.lane or '')
     local set, score = lane_set(lane), -ARGV[at + 1]

@@ -25,7 +25,11 @@ elseif ROTA then
   local page = call('HSCAN', LANES, cursor, 'COUNT', count)
   next_cursor = page[1]
   for i = 1, #page[2], 2 do
-    names[#names + 1], texts[#texts + 1] = page[2][i], page[2][i + 1]
+    local name, text = page[2][i], page[2][i + 1]
+    -- A lane that was emptied is on the ring until its turn comes, and is nothing to be told of.
+    if string.find(text, ' ', 1, true) or call('EXISTS', P .. lane_set(name)) == 1 then --!guard listed
+      names[#names + 1], texts[#texts + 1] = name, text
+    end
   end
 elseif call('EXISTS', P .. 'pending') == 1 then
   names[1] = '' -- a queue without a rota has one lane

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
 from echomq.transitions.base import Call, Transition
-from echomq.transitions.settings import Limits
+from echomq.transitions.settings import Closed, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from echomq.protocol.keys import QueueKeys
-
-Closed = Literal["paused", "told to wait", "rate", "limit"]
-"""Why a lane is not served: paused by an operator, closed by a handler's `RateLimited`, its rate, its limit."""
 
 
 @final

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import attrs
 
 from echomq.transitions.base import Call, Transition
-from echomq.transitions.settings import Limits
+from echomq.transitions.settings import Closed, Limits
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
@@ -28,6 +28,10 @@ class Settings:
     """When the queue was paused, Unix ms; 0 when it is not."""
     limits: Limits
     """How many may run, how many may start in a time, and until when a handler has closed it."""
+    closed: tuple[Closed, ...]
+    """Why none of its jobs may start now, but for a pause; empty when they may."""
+    again_ms: int | None
+    """In how long that is looked at again, ms; None: they may start."""
 
 
 def read_settings(keys: QueueKeys, call: Call) -> Transition[Settings]:
@@ -35,7 +39,7 @@ def read_settings(keys: QueueKeys, call: Call) -> Transition[Settings]:
 
     def read(reply: Any) -> Settings:
         now, events, max_size, paused, limits = (
-            value.decode() if isinstance(value, bytes) else value for value in reply
+            value.decode() if isinstance(value, bytes) else value for value in reply[:5]
         )
         return Settings(
             now_ms=int(now),
@@ -43,6 +47,8 @@ def read_settings(keys: QueueKeys, call: Call) -> Transition[Settings]:
             max_size=int(max_size) or None,
             paused_ms=int(paused),
             limits=Limits.parse(limits),
+            closed=tuple(reason.decode() for reason in reply[5]),
+            again_ms=None if reply[6] < 0 else int(reply[6]),
         )
 
     return Transition("read_settings", keys, (call.client, 0), read)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Literal, final
 
 import attrs
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from echomq.transitions.base import Argument
 
+Closed = Literal["paused", "told to wait", "rate", "limit"]
+"""Why nothing starts: paused by an operator, closed by a handler's `RateLimited`, the rate, the limit."""
 Named = dict[str, str]
 """Settings by name, spelled for a call; "" clears one."""
 _NONE: Final = ("0",) * 8

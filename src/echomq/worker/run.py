@@ -371,7 +371,7 @@ class Worker:
                 self.stop()
             elif idle and not told:
                 told = True
-                _log.info("burst_waiting", hint="jobs are scheduled for later, or run elsewhere")
+                _log.info("burst_waiting", hint="jobs are scheduled for later, run elsewhere, or are paused or limited")
 
     async def _is_empty(self) -> bool:
         for calls in self._queues.values():

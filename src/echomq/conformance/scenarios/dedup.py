@@ -187,35 +187,34 @@ def replaces_scheduled(b: Bench) -> None:
     b.expect("content", (b.row(id)["payload"], b.row(id)["lane"]), ("new", "a"))
     sooner = NewJob(dedup="k", dedup_mode="replace", delay_ms=10)
     b.expect("a delay of its own", b.on("enqueue", sooner), [f"replaced {id}"])
-    b.expect("does not count", (b.score("schedule", id), "lane" in b.row(id)), (score, False))
+    b.expect("does not count, nor does no lane", (b.score("schedule", id), b.row(id)["lane"]), (score, "a"))
     b.due(id)
     b.expect("promoted", [job.id for job in b.worker.claim(2).jobs], [id])
 
 
-@scenario("replace moves a pending job to the new lane, and rings there")
+@scenario("replace moves a pending job to the new lane, and rings there; one that names none leaves it in its lane")
 def replaces_lane(b: Bench) -> None:
     id = b.add(dedup="k")
-    for lane, ring in (("a", ["a"]), ("b", ["a", "b"]), (None, ["a", "b", ""]), ("b", ["a", "b", ""])):
+    for lane, ring in (("a", ["a"]), ("b", ["a", "b"]), ("c", ["a", "b", "c"]), ("b", ["a", "b", "c"])):
         before = b.row(id)["since"]
         b.server.delete(b.keys.wake)
         b.server.hset(b.keys.job(id), "since", "1000")
         b.on("enqueue", NewJob(dedup="k", dedup_mode="replace", lane=lane))
         snap = b.look()
-        b.expect(
-            "its set", [s for s in snap.entries if id in snap.zset(s)], [f"lane:{lane}:pending" if lane else "pending"]
-        )
+        b.expect("its set", [s for s in snap.entries if id in snap.zset(s)], [f"lane:{lane}:pending"])
         b.expect("row", (snap.row(id).get("lane"), snap.row(id)["since"] >= before), (lane, True))
-        b.expect("ring, laned", (b.ring(), snap.hash("meta").get("laned", "0")), (ring, "1" if lane else "0"))
+        b.expect("ring, laned", (b.ring(), snap.hash("meta").get("laned", "0")), (ring, "1"))
         b.expect("tokens", b.tokens(), 1)
     b.server.delete(b.keys.wake)
     with_since = b.row(id)["since"]
-    b.on("enqueue", NewJob(dedup="k", dedup_mode="replace", lane="b"))
-    b.expect("the same lane", (b.row(id)["since"], b.tokens()), (with_since, 0))
+    for same in ("b", None):
+        b.on("enqueue", NewJob(dedup="k", dedup_mode="replace", lane=same))
+        b.expect("the same lane", (b.row(id)["lane"], b.row(id)["since"], b.tokens()), ("b", with_since, 0))
     b.worker.plain("ring")
     b.set_lane("b", paused="1")
     b.expect("claimed", b.worker.claim(2).jobs, [])
-    b.on("enqueue", NewJob(dedup="k", dedup_mode="replace"))
-    b.expect("a closed lane is left", (b.closed(), b.ring()), ({}, [""]))
+    b.on("enqueue", NewJob(dedup="k", dedup_mode="replace", lane="a"))
+    b.expect("a closed lane is left", (b.closed(), b.ring()), ({}, ["a"]))
     b.set_lane("b", paused="")
 
 

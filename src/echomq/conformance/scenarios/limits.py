@@ -342,7 +342,7 @@ def lease_ahead_torn(b: Bench) -> None:
     b.expect("pulled in", (b.score("active", id) or 0) <= b.clock() + 600_000, True)
 
 
-@scenario("another rate begins anew; the same one again does not")
+@scenario("another rate goes on from where the last one stood; after none, it begins anew")
 def rate_changes(b: Bench) -> None:
     b.set_lane("a", rate=f"1 {DAY_MS} 1")
     fill(b, "a", "a", "a")
@@ -352,7 +352,10 @@ def rate_changes(b: Bench) -> None:
     b.set_lane("a", rate=f"1 {DAY_MS} 1", weight="2")
     b.expect("none, whatever else is set", b.worker.claim(5).jobs, [])
     b.set_lane("a", rate=f"1 {DAY_MS} 2")
-    b.expect("two", len(b.worker.claim(5).jobs), 2)
+    b.expect("one more", len(b.worker.claim(5).jobs), 1)
+    b.set_lane("a", rate="")
+    b.set_lane("a", rate=f"1 {DAY_MS} 1")
+    b.expect("anew", len(b.worker.claim(5).jobs), 1)
 
 
 # --- a handler's word ------------------------------------------------------------------------

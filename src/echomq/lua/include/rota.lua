@@ -1,11 +1,11 @@
 -- purpose: the rota: which lanes can be served, and which wait for what (section 6).
--- defines: made_ready, freed, laned, RING, CLOSED, LANES, read_lane, spell_lane, write_lane, begin_rota, touch, unready, enter_lane, leave_lane, settle_rota, watch
+-- defines: made_ready, freed, laned, RING, CLOSED, LANES, read_lane, spell_lane, write_lane, begin_rota, touch, unready, enter_lane, leave_lane, startable, settle_rota, watch
 -- A queue that never met a lane has no rota: `pending` is all there is. From the first lane on, a lane with pending jobs,
 -- the one without a name among them, is in exactly one of `ring` and `closed`, and its field in `lanes` says where:
 -- `r`, `c` or `-`, then the credit of its turn, then its settings. Verbs only say which lanes they touched; what that
 -- means for the rota is settled once, at the end of the call.
 local made_ready, freed, laned = 0, 0, 0
-local RING, CLOSED, LANES, read_lane, spell_lane, write_lane, begin_rota, touch, unready, enter_lane, leave_lane, settle_rota
+local RING, CLOSED, LANES, read_lane, spell_lane, write_lane, begin_rota, touch, unready, enter_lane, leave_lane, startable, settle_rota
 local heads
 -- Called before an entry due at `moment` joins a set by whose head workers set their timers: they must hear of a nearer one.
 local function watch(key, moment)
@@ -83,7 +83,7 @@ if ROTA or MAY_BEGIN then
     return false
   end
   -- How many of the lane's jobs could start now, of so many that are ready.
-  local function startable(name, lane, count)
+  function startable(name, lane, count)
     local limits = lane.limits
     if not limits then return count end
     if limits.limit > 0 then count = math.max(0, math.min(count, limits.limit - call('ZCARD', lane_active(name)))) end --!bound startable

@@ -70,6 +70,8 @@ if ROTA or ARGV[8] ~= '1' then -- or a batch is wanted
       lane.room = allowance(limits) --!bound lane-rate
       if limits.limit > 0 then lane.room = math.min(lane.room, limits.limit - call('ZCARD', active)) end --!bound lane-limit
     end
+    -- A batch cannot be larger than the lane's limit.
+    if limits and limits.limit > 0 then min_size = math.min(min_size, limits.limit) end --!bound lane-batch
     if min_size > 1 and call('ZCARD', lane.key) < min_size then --!bound lane-ripe
       local since = head_since(lane.key) or 0
       if NOW < since + linger then --!guard lane-linger
@@ -79,13 +81,17 @@ if ROTA or ARGV[8] ~= '1' then -- or a batch is wanted
   end
   -- When a batch of any lanes has waited for long enough, or nil if that is now: enough are ready, or the oldest at a head is
   -- old enough.
-  function ripens(min_size, linger)
+  function ripens(min_size, linger, visits)
     local ready_now, oldest = 0, math.huge
-    for _, name in ipairs(ROTA and call('LRANGE', RING, 0, math.min(2 * min_size + 16, 1000) - 1) or { '' }) do --!bound ripens
-      local key = P .. lane_set(name)
-      ready_now = ready_now + call('ZCARD', key)
-      if ready_now >= min_size then return nil end --!bound min-size
-      oldest = math.min(oldest, head_since(key) or math.huge)
+    for _, name in ipairs(ROTA and call('LRANGE', RING, 0, visits - 1) or { '' }) do --!bound ripens
+      local key, lane = P .. lane_set(name), ROTA and read_lane(call('HGET', LANES, name)) or {}
+      -- A lane may have been closed since it came to the ring: it is no part of the batch.
+      if not (lane.limits and shut(lane.limits, lane_active(name))) then --!guard ripens-shut
+        local count = call('ZCARD', key)
+        ready_now = ready_now + (ROTA and startable(name, lane, count) or count) --!write ripens-startable
+        if ready_now >= min_size then return nil end --!bound min-size
+        oldest = math.min(oldest, head_since(key) or math.huge)
+      end
     end
     local moment = math.min(oldest, NOW) + linger
     return ready_now > 0 and moment > NOW and moment or nil --!guard linger

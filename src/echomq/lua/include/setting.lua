@@ -12,15 +12,15 @@ local function set_limit(limits, text)
 end
 local function set_rate(limits, text)
   if text == string.format('%d %d %d', limits.count, limits.per, limits.burst) then return true end --!guard same-rate
-  -- What another rate had used up is no matter of this one.
-  limits.tat = 0 --!write rate-anew
   if text == '' then
-    limits.count, limits.per, limits.burst = 0, 0, 0
+    limits.count, limits.per, limits.burst, limits.tat = 0, 0, 0, 0 --!write no-rate
     return true
   end
   local count, per, burst = string.match(text, '^(%d+) (%d+) (%d+)$')
   limits.count, limits.per, limits.burst = whole(count, 1, MOST_LIMIT), whole(per, 1, 86400000), whole(burst, 1, MOST_LIMIT)
   if not (limits.count and limits.per and limits.burst) then return false end --!guard rate-fits
+  -- From where the last rate stood, for a change lets no burst through; but if it is open, it need not gather first.
   pace(limits)
+  limits.tat = limits.tat - GATHER --!write no-gathering
   return true
 end
