@@ -77,6 +77,7 @@ EQUIVALENT = {
     "include/serve: write leave-ring: `>=` for `>`": "takes nothing off",
     "include/bell: guard bell-shut: without `wanted > 0`": "none wanted stay none",
     "include/bell: guard bell-shut: `>=` for `>`": "none wanted stay none",
+    "include/bell: bound bell-limit: without `wanted > 0`": "none wanted stay none",
     "enqueue: guard lane: without `lane ~= ''`": "no name is a name that fits",
     "claim: guard keeper-sooner: `<=` for `<`": "what is due at the cap is met by whoever sleeps for the cap",
     "resume: guard told-to-wait: `>=` for `>`": "the very millisecond belongs to either",

@@ -531,6 +531,15 @@ def age_of_emptied(b: Bench) -> None:
         b.ground.end_all()
 
 
+@scenario("read_lanes lists no lane that was emptied, though it stands on the ring until its turn")
+def emptied_is_not_listed(b: Bench) -> None:
+    (gone,) = fill(b, "a")
+    fill(b, "b")
+    b.on("remove", gone)
+    b.expect("on the ring", b.ring(), ["a", "b"])
+    b.expect("listed", [lane.name for lane in b.worker.plain("read_lanes").lanes], ["b"])
+
+
 @scenario("read_lanes says of each lane its settings, what waits and runs, why it is closed and until when")
 def read_lanes(b: Bench) -> None:
     driver = b.worker

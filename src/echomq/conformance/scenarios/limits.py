@@ -351,6 +351,10 @@ def rate_changes(b: Bench) -> None:
     b.expect("none", b.worker.claim(5).jobs, [])
     b.set_lane("a", rate=f"1 {DAY_MS} 1", weight="2")
     b.expect("none, whatever else is set", b.worker.claim(5).jobs, [])
+    b.moments("a", tat=b.clock() + DAY_MS)
+    before = b.look().hash("lanes")["a"].split(" ")[-3]
+    b.set_lane("a", rate=f"1 {DAY_MS} 1", weight="3")
+    b.expect("where it stood", b.look().hash("lanes")["a"].split(" ")[-3], f"{before}.000")
     b.set_lane("a", rate=f"1 {DAY_MS} 2")
     b.expect("one more", len(b.worker.claim(5).jobs), 1)
     b.set_lane("a", rate="")
@@ -745,6 +749,28 @@ def by_lane_limits(b: Bench) -> None:
     b.set_lane("b", rate=f"1 {DAY_MS} 3")
     fill(b, *"aaaa", *"bbbb")
     b.expect("batches", [b.lanes_of(b.worker.claim(5, by_lane=True)) for _ in range(3)], ["aa", "bbb", ""])
+
+
+@scenario("by lane, nothing waits for more jobs than its limit lets start; other settings change nothing in that")
+def by_lane_limit_is_a_batch(b: Bench) -> None:
+    b.set_lane("a", limit="2")
+    b.set_lane("b", weight="2")
+    fill(b, *"aaa", "b")
+    options = {"min_size": 4, "linger_ms": 60_000, "by_lane": True}
+    b.expect("batches", [b.lanes_of(b.worker.claim(5, **options)) for _ in range(3)], ["aa", "", ""])
+    b.expect("waits", b.closed().keys() >= {"b"}, True)
+
+
+@scenario("jobs of a lane that was closed on the ring make no batch ripe, nor do more than its limit lets start")
+def ripe_without_closed(b: Bench) -> None:
+    for settings in ({"paused": "1"}, {"limit": "1"}):
+        fill(b, *"aaaaaa", "b")
+        b.set_lane("a", **settings)
+        reply = b.worker.claim(9, min_size=4, linger_ms=60_000, cap_ms=CAP_MS)
+        b.expect("waits", (reply.jobs, 30_000 < reply.next_ms <= 60_000), ([], True))
+        b.expect("taken then", len(b.worker.claim(9).jobs), 1 + ("limit" in settings))
+        b.set_lane("a", **dict.fromkeys(settings, ""))
+        b.ground.end_all()
 
 
 # --- the timer -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ if LIMITED or MAY_BEGIN then
     -- A slot that was freed lets a job start that waited for it.
     if freed > 0 and LIMITS.limit > 0 and call('EXISTS', ROTA and RING or P .. 'pending') == 1 then wanted = wanted + freed end --!guard bell-freed
     if wanted > 0 and shut(LIMITS, ACTIVE) then wanted = 0 end --!guard bell-shut
-    if wanted > 0 and LIMITS.limit > 0 then wanted = math.max(0, math.min(wanted, LIMITS.limit - call('ZCARD', ACTIVE))) end --!bound bell-limit
+    if wanted > 0 and LIMITS.limit > 0 then wanted = math.min(wanted, LIMITS.limit - call('ZCARD', ACTIVE)) end --!bound bell-limit
     return wanted
   end
 end
