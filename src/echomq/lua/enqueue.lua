@@ -56,6 +56,13 @@ local function enter_all()
     enter(set, unpack(words))
   end
 end
+local function ready(lane)
+  if ROTA then
+    touch(lane, 1)
+  else
+    made_ready = made_ready + 1
+  end
+end
 local function write_row(n, set)
   local at = items[n]
   local lane = ARGV[at + 6]
@@ -66,12 +73,7 @@ local function write_row(n, set)
   else
     call('HSET', key, 'state', state, 'since', NOW, 'by', CLIENT, unpack(ARGV, at + FIXED, last)) --!write row
   end
-  if set == 'schedule' then return end
-  if ROTA then
-    touch(lane, 1)
-  else
-    made_ready = made_ready + 1
-  end
+  if set ~= 'schedule' then ready(lane) end
 end
 local function write_waiting()
   if not waiting then return end
@@ -130,11 +132,7 @@ if LAST_WINS then
       call('HSET', key, 'since', NOW) --!write replace-since
       if set ~= 'schedule' then
         if lane ~= '' then laned = laned + come end --!write replace-laned
-        if ROTA then
-          touch(lane, 1)
-        else
-          made_ready = made_ready + 1
-        end
+        ready(lane)
       end
       leave(id, row) --!write replace-leave
     end
