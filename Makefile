@@ -96,7 +96,7 @@ docs: $(STAMP) ## Sphinx, nitpicky, warnings are errors; the examples in the pag
 .PHONY: unit
 unit: $(STAMP) ## pytest alone; ARGS="-k claim -x" are passed on
 	@echo "== pytest"
-	$(PY) -m pytest -n $(JOBS) $(ARGS)
+	$(PY) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 .PHONY: coverage
 coverage: $(STAMP) ## pytest with branch coverage; the page is build/coverage/index.html

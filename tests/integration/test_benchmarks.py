@@ -76,7 +76,8 @@ def test_lanes_measures_every_promise(tmp_path: Path) -> None:
     assert all(abs(off) <= 0.1 for off in found["shares"].values())
     assert found["idle_slots"] == 0
     [drained] = found["rounds"]
-    assert drained.keys() == {"flat", "tenants", "one", "many"}
+    assert drained.keys() == {"flat", "tenants", "one", "many", "alone", "batches"}
+    assert found["stream"].keys() >= {"rate", "growth_mib"}
     assert len(found["pick_up_ms"]) == found["sizes"]["pick_ups"]
     assert [each["per_second"] for each in found["rates"]] == [5, 5, 500, 500]
 

@@ -23,7 +23,7 @@ from echomq.protocol.records import NewJob
 from echomq.transitions import ALL_VERBS, MULTI, Call, CancelRequest, Reassignment, Transition, load
 
 # One fixture plays every scenario, watched: on a busy machine that alone takes a minute.
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("watched scenarios")]
 
 GOLDEN = Path(__file__).parent / "golden.json"
 ADDING = {"enqueue", "checkpoint", "log"}

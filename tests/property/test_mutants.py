@@ -91,6 +91,7 @@ def test_mutants_chosen_names_every_verb() -> None:
     assert sorted(CHOSEN) == sorted(ALL_VERBS)
 
 
+@pytest.mark.xdist_group("mutants")  # each process plays all scenarios once
 @pytest.mark.mutants
 @pytest.mark.parametrize(("where", "kind", "name"), sorted(set(CHOSEN.values())))  # several verbs may share one
 def test_mutant_is_caught(where: str, kind: str, name: str, redis_client: redis.Redis) -> None:
