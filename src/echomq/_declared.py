@@ -2,9 +2,10 @@
 
 Theory of operation
     `send` puts the call into the line before whatever the queue is used for, so that a first job meets the settings
-    already (unless the server has to be told the script first: that reorders independent calls). It waits for nothing: a task of the client's sees to it that the call is made again until it is answered,
-    however long the server is away, and is forgotten when the client closes. What is set on the server stays, so a
-    repetition does no harm, and the operator's word wins.
+    already (unless the server has to be told the script first: that reorders independent calls). It waits for nothing: a
+    task of the client's sees to it that the call is made again until it is answered, however long the server is away,
+    and is forgotten when the client closes. What is set on the server stays, so a repetition does no harm, and the
+    operator's word wins.
 """
 
 from __future__ import annotations

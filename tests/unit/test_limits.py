@@ -134,7 +134,8 @@ def test_queue_settings_tell_how_long_a_handler_closed_it() -> None:
         closed=("told to wait",),
         again_ms=2500,
     )
-    assert QueueSettings.of(closed).closed_for == 2.5
+    read = QueueSettings.of(closed)
+    assert (read.closed_for, read.closed, read.again_in) == (2.5, ("told to wait",), 2.5)
     over = Settings(
         now_ms=5000,
         events="failures",
@@ -146,3 +147,4 @@ def test_queue_settings_tell_how_long_a_handler_closed_it() -> None:
     )
     read = QueueSettings.of(over)
     assert (read.closed_for, read.paused, read.max_size, read.limit, read.rate) == (0, True, 7, 2, None)
+    assert (read.closed, read.again_in) == (("paused", "limit"), None)

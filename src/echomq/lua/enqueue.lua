@@ -18,7 +18,7 @@ if kept or refused then return kept or refused end
 
 local MOST_PRIORITY = 2047
 local LONGEST = 3162240000000 -- a century in ms
-local rows -- by item: where its arguments begin; its row's key, if there are several
+local rows -- by item: its row's key, if there are several
 -- Items that are admitted and not written yet: number, set, score. They are placed together, one command a set, and then
 -- get their rows: a place without a row is dropped by whoever comes upon it, a row without a place would be lost. (A
 -- list is dear to make: a call of one item, which is frequent, makes few.)

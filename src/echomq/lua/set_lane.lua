@@ -54,6 +54,11 @@ if told(limits) == before then --!guard unchanged
 end
 if not meta[1] then call('HSET', META, 'protocol', VERSION) end --!write meta
 begin_rota() --!write first-setting
+if lane.where == 'c' then --!guard looked-at-anew
+  -- Whatever has closed it, that is looked at anew, and not only when some starts have gathered.
+  call('ZREM', CLOSED, name)
+  lane.where, lane.waits = '-', true
+end
 write_lane(name, lane) --!write settings
 touch(name) --!write touched
 bell()

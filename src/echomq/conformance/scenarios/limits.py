@@ -209,6 +209,9 @@ def limit_changes(b: Bench) -> None:
     b.set_lane("a", limit="2")
     b.expect("tokens", b.tokens(), 1)
     b.expect("one more", len(b.worker.claim(5).jobs), 1)
+    for burst in (3, 2, 3, 2):  # there and back: nothing is won by it
+        b.set_lane("a", rate=f"1 {DAY_MS} {burst}")
+    b.expect("no more", b.worker.claim(5).jobs, [])
     b.set_lane("a", limit="")
     b.expect("the last", len(b.worker.claim(5).jobs), 1)
 

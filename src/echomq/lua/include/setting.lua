@@ -11,7 +11,6 @@ local function set_limit(limits, text)
   return limits.limit ~= nil --!guard limit-fits
 end
 local function set_rate(limits, text)
-  if text == string.format('%d %d %d', limits.count, limits.per, limits.burst) then return true end --!guard same-rate
   if text == '' then
     limits.count, limits.per, limits.burst, limits.tat = 0, 0, 0, 0 --!write no-rate
     return true
@@ -19,8 +18,6 @@ local function set_rate(limits, text)
   local count, per, burst = string.match(text, '^(%d+) (%d+) (%d+)$')
   limits.count, limits.per, limits.burst = whole(count, 1, MOST_LIMIT), whole(per, 1, 86400000), whole(burst, 1, MOST_LIMIT)
   if not (limits.count and limits.per and limits.burst) then return false end --!guard rate-fits
-  -- From where the last rate stood, for a change lets no burst through; but if it is open, it need not gather first.
-  pace(limits)
-  limits.tat = limits.tat - GATHER --!write no-gathering
+  pace(limits) -- from where the last rate stood: a change lets no burst through
   return true
 end
