@@ -11,7 +11,7 @@ import attrs
 from echomq.limits import lane_name
 from echomq.protocol.newjob import DedupMode, NewJob
 from echomq.protocol.stamps import JobStamp, StampedJob
-from echomq.protocol.times import to_ms, unix_ms
+from echomq.protocol.times import Moment, spell_moment, to_ms, unix_ms
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -21,6 +21,8 @@ class EnqueueOptions(TypedDict, total=False):
     | --- | --- |
     | `delay` | seconds or a timedelta: not before this long after admission, by the server's clock |
     | `at` | an aware datetime: not before this moment. Not together with `delay` |
+    | `expires` | a job that no worker has claimed by then ends as expired: seconds or a timedelta from admission, or an aware datetime |
+    | `deadline` | by when all its attempts must be over, else it is buried: seconds or a timedelta from admission, or an aware datetime |
     | `priority` | -2047 to 2047, higher is served first; 0 by default |
     | `lane` | the lane it waits in, such as a tenant's name: lanes take turns. "": with the jobs that have none |
     | `dedup` | while a job with this key lives, another one is refused as its duplicate |
@@ -35,6 +37,8 @@ class EnqueueOptions(TypedDict, total=False):
 
     delay: float | dt.timedelta | None
     at: dt.datetime | None
+    expires: Moment | None
+    deadline: Moment | None
     priority: int | None
     lane: str | None
     dedup: str | None
@@ -52,6 +56,8 @@ _MAX_STAMPS: Final = 1024
 _ROW_NAMES: Final = {
     "delay": ("delay_ms", to_ms),
     "at": ("at_ms", unix_ms),
+    "expires": ("expires", spell_moment),
+    "deadline": ("deadline", spell_moment),
     "priority": ("priority", None),
     "lane": ("lane", lane_name),
     "dedup": ("dedup", None),

@@ -49,6 +49,18 @@ def check_task_name(name: str) -> str:
     return name
 
 
+@lru_cache(maxsize=1024)
+def check_schedule_name(name: str) -> str:
+    """Answer the name if a recurring schedule may have it.
+
+    Raises:
+        ValueError: Not 1 to 128 of `A-Z a-z 0-9 . _ : -`.
+    """
+    if not _fits(_TASK, name):
+        raise _refuse("a schedule's name", "1 to 128 of A-Z a-z 0-9 . _ : -", name)
+    return name
+
+
 def check_dedup_key(key: str) -> str:
     """Answer the key if jobs may be deduplicated by it.
 
@@ -130,6 +142,8 @@ class QueueKeys:
     """Sorted set: lanes that have jobs and cannot be served now, scored by when to look again."""
     lanes: str = attrs.field(init=False, repr=False, eq=False)
     """Hash: each lane's place in the rota, credit and settings."""
+    schedules: str = attrs.field(init=False, repr=False, eq=False)
+    """Sorted set: recurring schedules, scored by their next slot."""
     counts: str = attrs.field(init=False, repr=False, eq=False)
     """Hash: how many jobs ended, by kind."""
     cancel_channel: str = attrs.field(init=False, repr=False, eq=False)
@@ -142,7 +156,7 @@ class QueueKeys:
         put(self, "base", base)
         for suffix in (
             "meta", "void", "pending", "active", "schedule", "dead", "waiting", "done", "wake", "events", "ring",
-            "closed", "lanes", "counts",
+            "closed", "lanes", "schedules", "counts",
         ):  # fmt: skip
             put(self, suffix, base + suffix)
         put(self, "cancel_channel", base + "cancel")
@@ -154,6 +168,14 @@ class QueueKeys:
     def log(self, id: str) -> str:
         """Name the job's log."""
         return f"{self.base}job:{id}:log"
+
+    def schedule_of(self, name: str) -> str:
+        """Name a recurring schedule's definition.
+
+        Raises:
+            ValueError: The name does not fit.
+        """
+        return f"{self.base}schedule:{check_schedule_name(name)}"
 
     def lane_pending(self, lane: str) -> str:
         """Name the set of a lane's ready jobs; "" is the lane of the jobs without one.

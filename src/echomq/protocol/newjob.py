@@ -12,7 +12,7 @@ from echomq.protocol._convert import shown
 from echomq.protocol.ids import check_id, mint
 from echomq.protocol.keys import check_dedup_key, check_lane_name, check_task_name
 from echomq.protocol.payloads import payload_fields
-from echomq.protocol.times import MAX_AT_MS, MAX_DURATION_MS
+from echomq.protocol.times import MAX_AT_MS, MAX_DURATION_MS, check_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,6 +55,10 @@ class NewJob:
     """Not before this long after admission, by the server's clock, ms; 0 to a century. Not together with `at_ms`."""
     at_ms: int | None = None
     """Not before this moment, Unix ms; 0 to 99999999999999. Not together with `delay_ms`."""
+    expires: str | None = None
+    """If no worker has claimed it by then it ends as expired: `+` and ms from admission, or Unix ms; None: never."""
+    deadline: str | None = None
+    """All its attempts must be over by then, else it is buried: `+` and ms from admission, or Unix ms; None: never."""
     dedup: str | None = None
     """While a job with this key lives, another one is a duplicate; 1 to 256 bytes without control characters."""
     dedup_window_ms: int | None = None
@@ -98,6 +102,10 @@ class NewJob:
         self._check_rare()
 
     def _check_rare(self) -> None:
+        if self.expires is not None:
+            _check_moment("expires", self.expires)
+        if self.deadline is not None:
+            _check_moment("deadline", self.deadline)
         if self.dedup is not None:
             _check_name(check_dedup_key, self.dedup)
         if self.dedup_window_ms is not None:
@@ -138,7 +146,7 @@ class NewJob:
         """Spell the row's fields that are set, as alternating names and values; the script adds state, since, by, lane.
 
         `delay_ms`, `at_ms` and the rule of the dedup key are no row fields: they say where the row goes, not what it
-        is.
+        is. Nor are `expires` and `deadline`: the script writes the moments that they come to.
         """
         fields: list[FieldValue] = list(payload_fields(self.payload))
         if self.task:
@@ -165,8 +173,8 @@ class NewJob:
         return (
             self.id,
             self.priority,
-            self.delay_ms or 0,
-            self.at_ms or 0,
+            f"+{self.delay_ms}" if self.delay_ms else self.at_ms or 0,
+            f"{self.expires or 0} {self.deadline or 0}" if self.expires or self.deadline else "",
             self.dedup or "",
             self.dedup_window_ms or (0 if self.dedup_mode == "reject" else self.dedup_mode),
             self.lane or "",
@@ -192,6 +200,13 @@ def _check_int(name: str, value: int, low: int, high: int) -> None:
         raise TypeError(f"{name}: expected an int, got {shown(value)}")
     if not low <= value <= high:
         raise InvalidJobError(f"{name}: {shown(value)} is not in {low}..{high}")
+
+
+def _check_moment(name: str, value: str) -> None:
+    try:
+        check_moment(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidJobError(f"{name}: {error}") from None
 
 
 def _check_name(check: Callable[[str], str], value: str) -> None:

@@ -41,7 +41,7 @@ _KNOWN: Final = frozenset(
         *PIECE_KEYS, b"state", b"since", b"by", b"task", b"priority", b"attempts", b"failures", b"stalls", b"holder",
         b"dedup", b"max_attempts", b"max_stalls", b"timeout_ms", b"result_ttl_ms", b"error", b"progress",
         b"checkpoint", b"step", b"cancel", b"kind", b"reason", b"result", b"headers", b"lane", b"log_bytes",
-        b"unfit_since",
+        b"unfit_since", b"expires_ms", b"deadline_ms", b"schedule", b"slot", b"log_lines",
     }
 )  # fmt: skip
 
@@ -169,6 +169,26 @@ class JobRecord:
         return self._limit(b"timeout_ms")
 
     @property
+    def expires_ms(self) -> int | None:
+        """When it ends as expired if nobody has claimed it, Unix ms; None: never."""
+        return self._limit(b"expires_ms")
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When all its attempts must be over, Unix ms; None: never."""
+        return self._limit(b"deadline_ms")
+
+    @property
+    def schedule(self) -> str:
+        """The recurring schedule that made it; "" when none did."""
+        return self._text(b"schedule")
+
+    @property
+    def slot_ms(self) -> int | None:
+        """The moment of that schedule for which it was made, Unix ms; None when none made it."""
+        return self._limit(b"slot")
+
+    @property
     def result_ttl_ms(self) -> int | None:
         """How long the row is kept after the end, ms; None: not at all."""
         return self._limit(b"result_ttl_ms")
@@ -201,7 +221,7 @@ class JobRecord:
 
     @property
     def kind(self) -> str:
-        """How it ended: completed, cancelled, discarded or dead; "" before."""
+        """How it ended: completed, cancelled, discarded, expired or dead; "" before."""
         return self._text(b"kind")
 
     @property

@@ -60,6 +60,14 @@ class Event(StrEnum):
     CANCELLED = "cancelled"
     DISCARDED = "discarded"
     CANCEL_REQUESTED = "cancel_requested"
+    EXPIRED = "expired"
+    """Nobody had claimed it when its `expires` came."""
+    RESCHEDULED = "rescheduled"
+    """Its time is another now, by an operator."""
+    SKIPPED = "skipped"
+    """A slot of a recurring schedule made no job: the last one is not over (`overlap`)."""
+    MENDED = "mended"
+    """`repair` brought a job's row and its place together again."""
     REMOVED = "removed"
     REDRIVEN = "redriven"
     RATE_LIMITED = "rate_limited"
@@ -83,7 +91,11 @@ class Event(StrEnum):
         return Level.FAILURES if self in _FAILURES else Level.ALL
 
 
-_FAILURES: Final = frozenset({Event.FAILED, Event.DEAD, Event.STALLED, Event.DROPPED, Event.TORN, Event.TRIMMED})
+_FAILURES: Final = frozenset(
+    {
+        Event.FAILED, Event.DEAD, Event.STALLED, Event.EXPIRED, Event.DROPPED, Event.TORN, Event.TRIMMED, Event.MENDED,
+    }
+)  # fmt: skip
 
 
 @final
@@ -118,11 +130,13 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("enqueue", (_P,), (_P,), Event.REPLACED, "its content, by a job with its dedup key"),
     Move("enqueue", (_P, _S), (_S,), Event.REPLACED, "the same, and it is scheduled: mode debounce, or it was"),
     Move("claim", (_P,), (_A,), Event.CLAIMED),
+    Move("claim", (_P,), _ENDED, Event.EXPIRED, "its `expires` has come, and nobody ever claimed it"),
+    Move("claim", (_P,), (_D,), Event.DEAD, "its `deadline` has come"),
     Move("extend", (_A,), (_A,), None),
     Move("complete", (_A,), _ENDED, Event.COMPLETED),
     Move("complete", (_P,), _ENDED, Event.COMPLETED, "by the late holder of a reaped job"),
     Move("fail", (_A,), (_S,), Event.FAILED, "budget is left"),
-    Move("fail", (_A,), (_D,), Event.DEAD, "the budget is spent"),
+    Move("fail", (_A,), (_D,), Event.DEAD, "the budget is spent, or the next attempt would come after the deadline"),
     Move("fail", (_A,), _ENDED, Event.CANCELLED, _ASKED),
     Move("release", (_A,), (_P,), Event.RELEASED),
     Move("release", (_A,), _ENDED, Event.CANCELLED, _ASKED),
@@ -142,6 +156,8 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("log", (_A,), (_A,), None),
     Move("cancel", (_P, _S), _ENDED, Event.CANCELLED),
     Move("cancel", (_A,), (_A,), Event.CANCEL_REQUESTED),
+    Move("reschedule", (_P, _S), (_S,), Event.RESCHEDULED, "for a moment ahead"),
+    Move("reschedule", (_P, _S), (_P,), Event.RESCHEDULED, "for now"),
     Move("remove", (_P, _S, _D, State.DONE), (None,), Event.REMOVED),
     Move("drain", (_P,), (None,), Event.REMOVED),
     Move("reassign", (_P,), (_P,), Event.REASSIGNED),
@@ -149,6 +165,19 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("reassign", (_D,), (_D,), Event.REASSIGNED),
     Move("redrive", (_D,), (_P,), Event.REDRIVEN),
     Move("trim", (_D, State.DONE), (None,), Event.TRIMMED),
+    Move("schedule_fire", (None,), (_P,), Event.ENQUEUED, "the job of a slot"),
+    Move("schedule_fire", (None,), (_S,), Event.ENQUEUED, "the job of a slot, put off by its jitter"),
+    Move("schedule_fire", (), (), Event.SKIPPED, "the last job is not over"),
+    Move("schedule_put", (), (), None),
+    Move("schedule_pause", (), (), None),
+    Move("schedule_remove", (), (), None),
+    Move("repair", (_P,), (_P,), Event.MENDED, "out of every set, or in a wrong one"),
+    Move("repair", (_S,), (_S,), Event.MENDED, "the same"),
+    Move("repair", (_D,), (_D,), Event.MENDED, "the same"),
+    Move("repair", (State.DONE,), (State.DONE,), Event.MENDED, "the same"),
+    Move("repair", (_A,), (_A,), Event.MENDED, "the same; its lease is over at once"),
+    Move("repair", (None,), (_D,), Event.DEAD, "a row that does not say where it belongs"),
+    Move("obliterate", (_P, _A, _S, _D, State.DONE), (None,), None),
     Move("pause", (), (), Event.PAUSED),
     Move("resume", (), (), Event.RESUMED),
     Move("ring", (), (), None),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from typing import Any, Final
 
 from echomq.protocol._convert import shown
@@ -16,6 +17,10 @@ MAX_DURATION_MS: Final = 100 * 366 * 86_400_000
 MAX_AT_MS: Final = 99_999_999_999_999
 """The last Unix ms that a script writes in full (rule 3: integers above 10^14 lose digits); the year 5138."""
 
+Moment = float | dt.timedelta | dt.datetime
+"""A moment as people say it: so long from now, in seconds or as a timedelta, or an aware datetime."""
+
+_MOMENT: Final = re.compile(r"\+?[0-9]{1,14}")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MILLISECOND: Final = dt.timedelta(milliseconds=1)
 
@@ -102,6 +107,30 @@ def unix_ms(moment: dt.datetime) -> int:
     if not 0 <= ms <= MAX_AT_MS:
         raise ValueError(f"a moment lies between 1970 and 5138, not {moment!r}")
     return ms
+
+
+def spell_moment(moment: Moment) -> str:
+    """Spell a moment for a call: `+5000`, ms from when the server gets it, or Unix ms.
+
+    Raises:
+        TypeError: Neither a duration nor a datetime.
+        ValueError: Out of range, or naive.
+    """
+    return str(unix_ms(moment)) if isinstance(moment, dt.datetime) else f"+{to_ms(moment)}"
+
+
+def check_moment(text: str) -> str:
+    """Answer a spelled moment if it is one.
+
+    Raises:
+        TypeError: Not text.
+        ValueError: Neither Unix ms nor `+` and ms up to a century.
+    """
+    if type(text) is not str:
+        raise TypeError(f"a spelled moment is text, not {shown(text)}")
+    if _MOMENT.fullmatch(text) is None or (text[0] == "+" and int(text) > MAX_DURATION_MS):
+        raise ValueError(f"a spelled moment is Unix ms, or + and ms up to a century, not {shown(text)}")
+    return text
 
 
 def _is_number(value: object) -> bool:

@@ -20,21 +20,31 @@ from echomq.transitions.end import Ending, end
 from echomq.transitions.enqueue import enqueue
 from echomq.transitions.extend import Renewal, extend
 from echomq.transitions.fail import Failure, fail
+from echomq.transitions.find import Found, find
 from echomq.transitions.log import LogLine, log
+from echomq.transitions.obliterate import Obliteration, obliterate
 from echomq.transitions.pause import pause
 from echomq.transitions.progress import Progress, progress
 from echomq.transitions.promote import promote
 from echomq.transitions.rate_limited import Closing, rate_limited
 from echomq.transitions.read_job import JobInFull, read_job
 from echomq.transitions.read_lanes import LanePage, LaneState, read_lanes
+from echomq.transitions.read_schedules import SchedulePage, read_schedules
 from echomq.transitions.read_settings import Settings, read_settings
 from echomq.transitions.reap import reap
 from echomq.transitions.reassign import Reassignment, reassign
 from echomq.transitions.redrive import redrive
 from echomq.transitions.release import Release, release
 from echomq.transitions.remove import remove
+from echomq.transitions.repair import Look, repair
+from echomq.transitions.reschedule import NewTime, reschedule
 from echomq.transitions.resume import resume
 from echomq.transitions.ring import ring
+from echomq.transitions.schedule_fire import Firing, schedule_fire
+from echomq.transitions.schedule_pause import schedule_pause
+from echomq.transitions.schedule_put import PutReply, schedule_put
+from echomq.transitions.schedule_remove import schedule_remove
+from echomq.transitions.schedules import ScheduleState
 from echomq.transitions.scripts import ALL_VERBS, Script, load
 from echomq.transitions.set_lane import set_lane
 from echomq.transitions.settings import Limits, RateLimit
@@ -57,6 +67,8 @@ MULTI: dict[str, Multi] = {
     "remove": remove,
     "redrive": redrive,
     "reassign": reassign,
+    "reschedule": reschedule,
+    "repair": repair,
 }
 """The verbs whose calls carry many items and answer a verdict for each: those that group commit gathers."""
 
@@ -74,18 +86,26 @@ __all__ = [
     "Counts",
     "Ending",
     "Failure",
+    "Firing",
+    "Found",
     "JobInFull",
     "LanePage",
     "LaneState",
     "Limits",
     "LogLine",
+    "Look",
     "Multi",
+    "NewTime",
+    "Obliteration",
     "Page",
     "Progress",
+    "PutReply",
     "RateLimit",
     "Reassignment",
     "Release",
     "Renewal",
+    "SchedulePage",
+    "ScheduleState",
     "Script",
     "Settings",
     "Snoozed",
@@ -103,22 +123,31 @@ __all__ = [
     "enqueue",
     "extend",
     "fail",
+    "find",
     "load",
     "log",
+    "obliterate",
     "pause",
     "progress",
     "promote",
     "rate_limited",
     "read_job",
     "read_lanes",
+    "read_schedules",
     "read_settings",
     "reap",
     "reassign",
     "redrive",
     "release",
     "remove",
+    "repair",
+    "reschedule",
     "resume",
     "ring",
+    "schedule_fire",
+    "schedule_pause",
+    "schedule_put",
+    "schedule_remove",
     "set_lane",
     "snooze",
     "trim",

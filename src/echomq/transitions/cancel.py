@@ -21,13 +21,15 @@ class CancelRequest:
     """One item of `cancel`."""
 
     id: str
-    """The job's id."""
+    """The job's id; "" when it is named by its dedup key."""
     reason: str
     """Why, for people."""
+    dedup: str = ""
+    """The dedup key that the job holds; "" when it is named by its id."""
 
     def arguments(self) -> tuple[Argument, ...]:
         """Spell it in a call."""
-        return (self.id, self.reason)
+        return (self.id, self.dedup, self.reason)
 
 
 def cancel(keys: QueueKeys, call: Call, items: Sequence[CancelRequest], /) -> Transition[list[Verdict]]:

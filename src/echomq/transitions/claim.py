@@ -22,6 +22,8 @@ class ClaimReply:
     """The server's clock, ms since the epoch."""
     next_ms: int
     """How long until anything else can become ready, ms; 0 means: ask again at once."""
+    due: bool
+    """Whether a recurring schedule waits to be fired."""
     jobs: list[Claimed]
     """The jobs now leased, in the order of their turn. Their rows are as the claim found them, but for state and attempts;
     `holder` is the last claim's, if that was reaped."""
@@ -58,13 +60,13 @@ def claim(
 
     def read(reply: Any) -> ClaimReply:
         jobs = []
-        for id_bytes, token, flat in reply[2:]:
+        for id_bytes, token, flat in reply[3:]:
             id = id_bytes.decode()
             fields = iter(flat)
             row = dict(zip(fields, fields, strict=True))
             row[b"attempts"], row[b"state"] = token, b"active"
             jobs.append(Claimed(id, int(token), nonce, JobRecord(id, row)))
-        return ClaimReply(int(reply[0]), int(reply[1]), jobs)
+        return ClaimReply(int(reply[0]), int(reply[1]), reply[2] == 1, jobs)
 
     argv = (
         call.client,
