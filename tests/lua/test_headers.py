@@ -20,16 +20,33 @@ from echomq.conformance.scenarios import SCENARIOS, run
 from echomq.conformance.snapshot import Snapshot, take
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import NewJob
-from echomq.transitions import ALL_VERBS, MULTI, Call, CancelRequest, Reassignment, Transition, load
+from echomq.transitions import (
+    ALL_VERBS,
+    MULTI,
+    Call,
+    CancelRequest,
+    Firing,
+    Look,
+    NewTime,
+    Reassignment,
+    Transition,
+    load,
+)
 
 # One fixture plays every scenario, watched: on a busy machine that alone takes a minute.
 pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("watched scenarios")]
 
 GOLDEN = Path(__file__).parent / "golden.json"
-ADDING = {"enqueue", "checkpoint", "log"}
-READS = {"age", "browse", "counts", "read_job", "read_lanes", "read_settings"}
-BOUNDED_WALKS = {"enqueue": ["HKEYS"], "read_lanes": ["HSCAN"]}
-"""The names of one row's fields; one page."""
+ADDING = {"enqueue", "checkpoint", "log", "schedule_put", "schedule_fire"}
+READS = {"age", "browse", "counts", "find", "read_job", "read_lanes", "read_schedules", "read_settings"}
+BOUNDED_WALKS = {
+    "enqueue": ["HKEYS"],
+    "schedule_put": ["HKEYS"],
+    "read_lanes": ["HSCAN"],
+    "obliterate": ["HSCAN"],
+    "repair": ["HKEYS", "LPOS", "LREM"],
+}
+"""The names of one row's fields; one page; an operator's own look at the whole rota, lane by lane."""
 KEYS = QueueKeys(queue="headers")
 CALL = Call("tag", 1)
 
@@ -43,6 +60,10 @@ def _items(verb: str) -> list[Any]:
         return [Reassignment("a", "x"), Reassignment("b", "")]
     if verb == "cancel":
         return [CancelRequest("a", "why"), CancelRequest("b", "why")]
+    if verb == "reschedule":
+        return [NewTime("a", "+5"), NewTime("b", "0")]
+    if verb == "repair":
+        return [Look("job", "a"), Look("dedup", "k")]
     return [make_item(verb, id, 1, "n.1") for id in "ab"]
 
 
@@ -53,6 +74,27 @@ def _plain(verb: str) -> Transition[Any]:
         "browse": {"state": "dead"},
         "read_job": {"id": "a"},
         "read_lanes": {"names": ["a"]},
+        "find": {"state": "dead"},
+        "obliterate": {"names": ["a"]},
+        "read_schedules": {"names": ["a"]},
+        "schedule_put": {
+            "name": "a",
+            "digest": "d",
+            "spec": b"{}",
+            "origin": "",
+            "overlap": "allow",
+            "slot_ms": 1,
+            "job": NewJob(payload=b"x"),
+        },
+        "schedule_fire": {
+            "name": "a",
+            "digest": "d",
+            "slot_ms": 1,
+            "next_ms": 2,
+            "firings": [Firing(id="a", slot_ms=1, due_ms=1)],
+        },
+        "schedule_pause": {"name": "a", "paused": True},
+        "schedule_remove": {"name": "a"},
         "set_lane": {"lane": "a", "settings": {"weight": "2"}},
     }
     made: Transition[Any] = getattr(transitions, verb)(KEYS, CALL, **arguments.get(verb, {}))
@@ -156,8 +198,9 @@ class Watch:
             self.seen[verb].add(f"event {dict(zip(words[::2], words[1::2], strict=True))['event']}")
         if verb in MULTI and isinstance(answer, list):
             self.seen[verb] |= {f"word {text.decode().split()[0]}" for text in answer}
-        elif isinstance(answer, str):
-            self.seen[verb].add(f"word {answer.split()[0]}")
+        elif isinstance(answer, (str, bytes)):
+            text = answer if isinstance(answer, str) else answer.decode()
+            self.seen[verb].add(f"word {text.split()[0]}")
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,16 @@
 -- purpose: Lease up to `count` jobs; reap, promote and re-open lanes first, so that a queue heals by being used.
 -- section: Protocol, sections 5 and 6
 -- flags: allow-oom
--- include: now, number, once, many, emit, row, limits, rota, bell, read, place, erase, ending, cancel, again, bury, fence, round, reap, promote, reopen, serve
--- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
+-- include: now, number, once, many, emit, row, limits, rota, bell, read, place, erase, shelf, ending, cancel, again, bury, fence, round, reap, promote, reopen, serve
+-- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; schedules zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count; count count; lease_ms ms; cap_ms ms; max_bytes bytes; bound count; min_size count; linger_ms ms; by_lane count
--- reply: now ms; next ms; then for each job: id, token, row
+-- reply: now ms; next ms; due count; then for each job: id, token, row
 -- verdicts:
 -- refusals: EMQKIND; EMQVERSION; EMQSTALE
--- events: claimed; stalled; dead; cancelled; promoted; dropped; torn
+-- events: claimed; expired; stalled; dead; cancelled; promoted; dropped; torn; trimmed
 -- cost: O(log n) a job claimed, reaped or promoted, and a lane passed
 -- bound: count, max_bytes and bound; 2 * count + 16 lanes
--- moves: pending -> active; active -> pending; active -> dead; active -> done; active -> nothing; schedule -> pending; schedule -> done; schedule -> nothing
+-- moves: pending -> active; pending -> dead; pending -> done; pending -> nothing; active -> pending; active -> dead; active -> done; active -> nothing; schedule -> pending; schedule -> done; schedule -> nothing; done -> nothing; dead -> nothing
 local count = whole(ARGV[3], 1, 10000)
 local lease = whole(ARGV[4], 1, 604800000)
 local cap = whole(ARGV[5], 1, 60000)
@@ -31,7 +31,7 @@ if refused then return refused end
 if kept then
   -- The reply was lost: those of its jobs that are still ours, renewed. `next` 0 means ask again.
   local fenced = fence(kept, 1, 2, read_ending)
-  local reply = { NOW, 0 }
+  local reply = { NOW, 0, 0 }
   for i = 1, #kept, 2 do
     local id, token = kept[i], kept[i + 1]
     local row = fenced(id, token, NONCE)
@@ -51,12 +51,23 @@ if ROTA then
   more = reopen(bound) == bound or more
 end
 
+-- Nobody has claimed it in time, or all its attempts should be over.
+local function end_late(id, over)
+  local row = read(id)
+  if over then
+    bury(id, row, 'deadline: it was over before the job could be claimed')
+  else
+    finish(id, row, 'expired', 'reason', 'no worker had claimed it by then')
+    emit('expired', id)
+  end
+end
 -- The jobs to lease stand in the reply; `choose` answers whether it is full.
-local reply, bytes = { NOW, 0 }, 0
+local reply, bytes = { NOW, 0, 0 }, 0
 local function choose(id, queued)
   local key = row_key(id)
   local row = call('HGETALL', key)
   local state, attempts, lane = nil, 0, ''
+  local expires, deadline
   local size = 0
   for i = 1, #row, 2 do
     local name, value = row[i], row[i + 1]
@@ -67,11 +78,23 @@ local function choose(id, queued)
       attempts = whole(value, 0, FAR)
     elseif name == 'lane' then
       lane = value
+    elseif name == 'expires_ms' then
+      expires = tonumber(value)
+    elseif name == 'deadline_ms' then
+      deadline = tonumber(value)
     end
   end
   -- Half a move between lanes leaves a job in both their sets: its row says in which it belongs.
   if state ~= 'pending' or not attempts or lane ~= serving then --!guard claim-state
     misplaced(id, state, queued) --!write claim-drop
+    return false
+  end
+  if deadline and deadline <= NOW then --!guard deadline-over
+    end_late(id, true)
+    return false
+  end
+  if expires and expires <= NOW and attempts == 0 then --!guard expired
+    end_late(id, false)
     return false
   end
   if #rows > 0 and bytes + size > max_bytes then return true end --!bound max-bytes
@@ -108,7 +131,7 @@ end
 -- lacks), the call ends there, and each job is still in a set. Nobody was told of a lease then; it is reaped.
 local taken, leases, ids = {}, {}, {}
 -- The last first: the server looks for a place in a small set from its head on, past all that come before.
-for i = #reply, 3, -1 do
+for i = #reply, 4, -1 do
   leases[#leases + 1] = NOW + lease
   leases[#leases + 1] = reply[i][1]
 end
@@ -125,7 +148,7 @@ for _, lane in ipairs(met or {}) do
   end
 end
 for i, key in ipairs(rows) do
-  local id, token = reply[i + 2][1], reply[i + 2][2]
+  local id, token = reply[i + 3][1], reply[i + 3][2]
   call('HSET', key, 'state', 'active', 'since', NOW, 'attempts', token, 'holder', NONCE) --!write claim-row
   ids[i] = id
   taken[2 * i - 1], taken[2 * i] = id, token
@@ -154,6 +177,15 @@ if LIMITS then
   later = shut(LIMITS, ACTIVE)
 end
 
+-- A schedule whose slot has come is fired by whoever is told of it; one whose slot lies ahead sets the timer.
+local slot = math.huge
+if meta[9] then
+  slot = tonumber(call('ZRANGE', P .. 'schedules', 0, 0, 'WITHSCORES')[2]) or math.huge
+  if slot <= NOW then --!guard slot-due
+    reply[3], slot = 1, math.huge
+  end
+end
+
 -- The doorbell and the timer (rule 10, and `next` of section 5).
 if ROTA then settle_rota() end
 freed = 0 -- whoever claims uses what was freed meanwhile, or says that something is left
@@ -166,7 +198,7 @@ if left then
   made_ready = math.max(1, made_ready - #ids)
 else
   made_ready = 0
-  local head = math.min(later or math.huge, ripe or math.huge)
+  local head = math.min(later or math.huge, ripe or math.huge, slot)
   for _, key in ipairs(ROTA and { P .. 'schedule', ACTIVE, CLOSED } or { P .. 'schedule', ACTIVE }) do
     head = math.min(head, tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or math.huge) --!write next-head
   end
@@ -189,7 +221,7 @@ else
   elseif head == math.huge or filled then
     reply[2] = cap
     ring_once = ours and soon < cap --!guard keeper-sooner
-  elseif ours then
+  elseif ours and meta[1] then --!guard keeper-gone
     reply[2] = math.min(soon, cap)
     call('HSET', META, 'keeper', CLIENT, 'keeper_until', NOW + reply[2] + 50) --!write keeper
   else

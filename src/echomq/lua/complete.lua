@@ -2,17 +2,17 @@
 -- purpose: Retire jobs that succeeded, with their results on the `done` shelf if they asked for that.
 -- section: Protocol, sections 1 and 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, place, torn, items, emit, bell, erase, ending, fence
+-- include: now, once, row, limits, rota, place, torn, items, emit, bell, erase, shelf, ending, fence
 -- keys: meta hash; pending zset; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; result bytes
 -- reply: a verdict an item
 -- verdicts: ok
 -- refusals: EMQSTALE; EMQGONE; EMQVERSION
--- events: completed
+-- events: completed; trimmed
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: active -> done; active -> nothing; pending -> done; pending -> nothing
+-- moves: active -> done; active -> nothing; pending -> done; pending -> nothing; done -> nothing
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 

@@ -1,5 +1,5 @@
 -- verb: configure
--- purpose: Change the queue's settings: events kept, jobs running at once, starts in a time, jobs waiting at once.
+-- purpose: Change the queue's settings: events kept, jobs running at once, starts in a time, jobs waiting at once, jobs kept.
 -- section: Protocol, section 5
 -- flags: allow-oom
 -- include: now, number, once, row, begins, limits, rota, bell, setting
@@ -28,13 +28,21 @@ function known.max_size(value)
   fields.max_size = value
   return value == '' or whole(value, 1, 1000000000000) ~= nil --!bound max-size
 end
+for name, most in pairs({ dead_max = 1000000000, done_max = 1000000000, dead_age = LONGEST }) do
+  known[name] = function(value)
+    fields[name] = value
+    return value == '' or whole(value, 1, most) ~= nil --!bound shelves
+  end
+end
 function known.limit(value)
   return set_limit(limits, value)
 end
 function known.rate(value)
   return set_rate(limits, value)
 end
+local shelves = call('HMGET', META, 'dead_max', 'dead_age', 'done_max')
 local is_set = {
+  dead_max = shelves[1], dead_age = shelves[2], done_max = shelves[3],
   events = meta[4], max_size = meta[8], limit = limits.limit > 0, rate = limits.count > 0,
 }
 for i = 4, #ARGV, 2 do

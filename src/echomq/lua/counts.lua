@@ -18,6 +18,6 @@ for _, state in ipairs({ 'pending', 'active', 'schedule', 'dead', 'waiting', 'do
   reply[#reply + 1] = call('ZCARD', P .. state)
 end
 reply[1] = reply[1] + laned
-reply[#reply + 1] = PAUSED or '0'
+reply[#reply + 1] = meta[2] or '0'
 reply[#reply + 1] = call('HGETALL', P .. 'counts')
 return reply

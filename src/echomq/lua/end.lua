@@ -2,17 +2,17 @@
 -- purpose: A fenced ending that is neither success nor death: cancelled or discarded, with a reason.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, place, torn, items, emit, bell, erase, ending, fence
+-- include: now, once, row, limits, rota, place, torn, items, emit, bell, erase, shelf, ending, fence
 -- keys: meta hash; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; kind text; reason text
 -- reply: a verdict an item
 -- verdicts: ok
 -- refusals: EMQSTALE; EMQGONE; EMQKIND; EMQVERSION
--- events: cancelled; discarded
+-- events: cancelled; discarded; trimmed
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: active -> done; active -> nothing
+-- moves: active -> done; active -> nothing; done -> nothing
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 

@@ -2,10 +2,10 @@
 -- purpose: Admit jobs: check, reserve the dedup key, write the row, place it in pending, its lane or schedule.
 -- section: Protocol, section 5
 -- flags:
--- include: now, number, once, row, torn, jobs, limits, rota, place, emit, bell, lane
+-- include: now, number, moment, once, row, torn, jobs, limits, rota, place, emit, bell, lane
 -- keys: meta hash; pending zset; schedule zset; job:<id> hash; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
--- item: id tag; priority integer; delay_ms ms; at_ms ms; dedup text; rule text; lane text; fields count; then name and value of each field
+-- item: id tag; priority integer; due moment; ends moments; dedup text; rule text; lane text; fields count; then name and value of each field
 -- reply: a verdict an item
 -- verdicts: admitted; duplicate; replaced; collision
 -- refusals: EMQKIND; EMQSTATE; EMQFULL; EMQVERSION; EMQSTALE
@@ -17,7 +17,6 @@ local kept, refused = recall()
 if kept or refused then return kept or refused end
 
 local MOST_PRIORITY = 2047
-local LONGEST = 3162240000000 -- a century in ms
 local rows -- by item: its row's key, if there are several
 -- Items that are admitted and not written yet: number, set, score. They are placed together, one command a set, and then
 -- get their rows: a place without a row is dropped by whoever comes upon it, a row without a place would be lost. (A
@@ -73,6 +72,7 @@ local function write_row(n, set)
   else
     call('HSET', key, 'state', state, 'since', NOW, 'by', CLIENT, unpack(ARGV, at + FIXED, last)) --!write row
   end
+  if ARGV[at + 3] ~= '' then call('HSET', key, unpack(ends(ARGV[at + 3]))) end --!write ends
   if set ~= 'schedule' then ready(lane) end
 end
 local function write_waiting()
@@ -125,6 +125,11 @@ if LAST_WINS then
     end
     call('HSET', key, 'state', set == 'schedule' and set or 'pending', unpack(ARGV, at + FIXED, last)) --!write replace-row
     if lane ~= '' then call('HSET', key, 'lane', lane) end --!write replace-lane
+    if ARGV[at + 3] ~= '' then
+      local fields = ends(ARGV[at + 3])
+      call('HSET', key, unpack(fields)) --!write replace-ends
+      stays[fields[1]], stays[fields[3] or fields[1]] = true, true
+    end
     for _, name in ipairs(call('HKEYS', key)) do
       if not stays[name] then call('HDEL', key, name) end --!write replace-forget
     end
@@ -151,10 +156,9 @@ local function admit(n)
   if meta[3] then return 'EMQSTATE closing' end --!guard closing
   local priority = whole(ARGV[at + 1], -MOST_PRIORITY, MOST_PRIORITY)
   if not priority then return 'EMQKIND priority ' .. ARGV[at + 1] end --!guard priority
-  local delay = whole(ARGV[at + 2], 0, LONGEST)
-  if not delay then return 'EMQKIND delay_ms ' .. ARGV[at + 2] end --!guard delay
-  local due = whole(ARGV[at + 3], 0, FAR)
-  if not due then return 'EMQKIND at_ms ' .. ARGV[at + 3] end --!guard at
+  local due = ARGV[at + 2] == '0' and 0 or moment_of(ARGV[at + 2])
+  if not due then return 'EMQKIND due ' .. ARGV[at + 2] end --!guard due
+  if ARGV[at + 3] ~= '' and not (ends(ARGV[at + 3]) or {})[1] then return 'EMQKIND ends ' .. ARGV[at + 3] end --!guard ends
   local last_wins = rule == 'replace' or rule == 'debounce'
   local window = last_wins and 0 or whole(rule, 0, LONGEST)
   if not window then return 'EMQKIND rule ' .. rule end --!guard rule
@@ -166,7 +170,6 @@ local function admit(n)
     -- Written by this client: the resend of a call whose memory is gone. By another: two clients minted the same id.
     return by == CLIENT and 'admitted' or 'collision'
   end
-  if delay > 0 then due = NOW + delay end
   local key = P .. 'dedup:' .. dedup
   if dedup ~= '' then
     local holder = call('GET', key)

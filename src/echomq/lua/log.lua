@@ -26,12 +26,14 @@ local verdicts = each(3, 4, function(at)
   local key = row_key(id) .. ':log'
   local lines = call('RPUSH', key, line) --!write line
   local bytes = call('HINCRBY', row_key(id), 'log_bytes', #line) --!write bytes
+  call('HINCRBY', row_key(id), 'log_lines', 1) --!write lines
   local cut = 0
   while lines > MOST_LINES or bytes - cut > MOST_BYTES do --!bound log
     cut = cut + #call('LPOP', key) --!write cut
     lines = lines - 1
   end
   if cut > 0 then call('HINCRBY', row_key(id), 'log_bytes', -cut) end --!write cut-bytes
+  call('PUBLISH', row_key(id), 'log') --!write log-told
   return 'ok'
 end)
 flush_tally()

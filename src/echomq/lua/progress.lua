@@ -22,6 +22,7 @@ local verdicts = each(3, 4, function(at)
   local row, refusal = fenced(id, ARGV[at + 1], ARGV[at + 2])
   if not row then return refusal end --!guard fence
   call('HSET', row_key(id), 'progress', ARGV[at + 3]) --!write progress
+  call('PUBLISH', row_key(id), 'progress') --!write progress-told
   emit('progress', id)
   return 'ok'
 end)

@@ -2,17 +2,17 @@
 -- purpose: Give jobs back, spending nothing, and let nothing of their lane, or of the queue, start before a moment.
 -- section: Protocol, sections 5 and 6
 -- flags: allow-oom
--- include: now, number, once, row, begins, limits, rota, read, place, torn, items, emit, bell, erase, ending, cancel, again, fence
+-- include: now, number, once, row, begins, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, cancel, again, fence
 -- keys: meta hash; active zset; pending zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; after_ms ms; scope text
 -- reply: a verdict an item
 -- verdicts: ok; cancelled
 -- refusals: EMQSTALE; EMQGONE; EMQKIND; EMQVERSION
--- events: rate_limited; cancelled
+-- events: rate_limited; cancelled; trimmed
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: active -> pending; active -> done; active -> nothing
+-- moves: active -> pending; active -> done; active -> nothing; done -> nothing
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 

@@ -33,10 +33,9 @@ def schedule_fire(
 ) -> Transition[list[Verdict]]:
     """Make the jobs of due slots and go on to the next one, if the schedule still stands at `slot_ms`.
 
-    Verdicts, one a firing: `admitted`, `skipped` (overlap), `collision` (the id is taken: the slot is kept, mint again). The
-    call is refused whole, and nothing changes, with `EMQGONE` (there is no such schedule), `EMQSTALE` (somebody else has
+    Verdicts, one a firing: `admitted`, `skipped` (overlap). The call is refused whole, and nothing changes, with `EMQGONE` (there is no such schedule), `EMQSTALE` (somebody else has
     fired that slot, or the definition has changed, or it is paused, or `next_ms` is not ahead of the server's clock),
-    `EMQFULL` (no room: the slot is kept), `EMQSTATE closing`.
+    `EMQFULL` (no room for all of them), `EMQSTATE collision ID` (mint again), `EMQSTATE closing`.
 
     Args:
         keys: The queue.

@@ -7,6 +7,7 @@ local function finish(id, row, kind, ...)
   if ttl > 0 then
     place(id, row, 'done', NOW + ttl, 'kind', kind, ...)
     call('HDEL', row_key(id), 'holder', 'cancel') --!write done-holder
+    kept_done, last_of_all = kept_done + 1, trim_shelves --!write shelf-done
   else
     erase(id)
     leave(id, row) --!write finish-leave

@@ -1,0 +1,68 @@
+-- verb: obliterate
+-- purpose: Close a queue and erase what is in it, in bounded rounds; its own keys go last, `meta` as the last of them.
+-- section: Protocol, section 5
+-- flags: allow-oom
+-- include: now, number, row, erase
+-- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; schedules zset; schedule:<name> hash; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; wake list; events stream; counts hash
+-- argv: client tag; number count; bound count; force count; last count; left_over text
+-- reply: jobs erased; named keys erased; jobs and schedules left
+-- verdicts:
+-- refusals: EMQKIND; EMQSTATE; EMQVERSION
+-- events:
+-- cost: O(log n) a job
+-- bound: bound, at most 1000 jobs or schedules, 256 keys, and 256 lanes
+-- moves: pending -> nothing; active -> nothing; schedule -> nothing; dead -> nothing; done -> nothing
+local bound, force, last = whole(ARGV[3], 1, 1000), ARGV[4] == '1', ARGV[5] == '1'
+if not bound or #ARGV - 5 > 256 then return redis.error_reply('EMQKIND obliterate: its bound or its names are out of range') end --!guard argv
+local running = call('ZCARD', ACTIVE)
+if not force then
+  if not meta[2] and meta[1] then return redis.error_reply('EMQSTATE running') end --!guard not-paused
+  if running > 0 then return redis.error_reply('EMQSTATE active ' .. running) end --!guard active
+end
+if meta[1] and not meta[3] then call('HSET', META, 'closing', NOW) end --!write closing
+
+local gone, room = 0, bound
+local function clear(key)
+  local ids = room > 0 and call('ZRANGE', key, 0, room - 1) or {} --!bound obliterate
+  for _, id in ipairs(ids) do
+    local fine, row = pcall(call, 'HMGET', row_key(id), 'dedup', 'result_ttl_ms')
+    if fine and row[1] then call('DEL', P .. 'dedup:' .. row[1]) end --!write gone-dedup
+    erase(id)
+    if fine then tell(id, { result_ttl_ms = row[2] }, 'removed') end
+    call('ZREM', key, id) --!write gone-leave
+  end
+  gone, room = gone + #ids, room - #ids
+end
+for _, state in ipairs({ 'pending', 'schedule', 'dead', 'done', 'waiting', 'active' }) do
+  clear(P .. state)
+end
+local lanes = call('HSCAN', P .. 'lanes', 0, 'COUNT', 64)[2]
+for i = 1, math.min(#lanes, 512), 2 do --!bound gone-lanes
+  local name = lanes[i]
+  if name ~= '' then
+    clear(P .. lane_set(name))
+    if room == 0 then break end
+    call('DEL', lane_active(name)) --!write gone-slots
+  end
+  call('HDEL', P .. 'lanes', name) --!write gone-lane
+end
+for _, name in ipairs(room > 0 and call('ZRANGE', P .. 'schedules', 0, room - 1) or {}) do
+  call('DEL', P .. 'schedule:' .. name) --!write gone-schedule
+  call('ZREM', P .. 'schedules', name) --!write gone-slot
+end
+
+local left = call('HLEN', P .. 'lanes')
+for _, set in ipairs({ 'pending', 'active', 'schedule', 'dead', 'done', 'waiting', 'schedules' }) do
+  left = left + call('ZCARD', P .. set)
+end
+local erased = 0
+if left == 0 then --!guard left
+  for i = 6, #ARGV do
+    if ARGV[i] ~= 'meta' and ARGV[i] ~= 'void' then erased = erased + call('DEL', P .. ARGV[i]) end --!write gone-name
+  end
+  if last then --!guard last
+    call('DEL', P .. 'wake', P .. 'ring', P .. 'closed', P .. 'lanes', P .. 'counts', P .. 'events') --!write gone-own
+    call('DEL', META) --!write gone-meta
+  end
+end
+return { gone, erased, left }

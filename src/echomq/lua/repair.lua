@@ -1,0 +1,171 @@
+-- verb: repair
+-- purpose: Bring rows and sets together again, after writes were lost or made by hand.
+-- section: Protocol, sections 5 and 8
+-- flags: allow-oom
+-- include: now, number, row, begins, limits, rota, read, torn, items, emit, bell, erase, lane
+-- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; wake list; events stream; counts hash
+-- argv: client tag; number count
+-- item: what text; name text; lane text
+-- reply: a verdict an item
+-- verdicts: ok; mended; buried; dropped
+-- refusals: EMQKIND; EMQVERSION
+-- events: mended; dead; dropped
+-- cost: O(log n) a job or key; O(lanes) for the lane without a name
+-- bound: 256 items; 10000 lanes
+-- moves: pending -> pending; schedule -> schedule; dead -> dead; done -> done; active -> active; nothing -> dead
+local PLACES = { 'pending', 'active', 'schedule', 'dead', 'done', 'waiting' }
+local MOST_LANES = 10000
+
+-- Takes a job out of all sets but one; answers in how many it was, and whether in that one.
+local function leave_all(id, but, lanes)
+  local wrong, right = 0, false
+  local function look(key)
+    if key == but then
+      right = call('ZSCORE', key, id) and true or right
+    else
+      local gone = call('ZREM', key, id) --!write repair-leave
+      wrong = wrong + gone
+      return gone
+    end
+    return 0
+  end
+  for _, state in ipairs(PLACES) do
+    look(P .. state)
+  end
+  for lane in pairs(lanes) do
+    laned = laned - look(P .. lane_set(lane)) --!write repair-unlaned
+    touch(lane)
+  end
+  return wrong, right
+end
+-- A job that runs stands in its lane's leases too, with the same score.
+local function mend_lease(id, row, lanes)
+  local wrong = 0
+  for lane in pairs(lanes) do
+    if row.state ~= 'active' or lane ~= row.lane then wrong = wrong + call('ZREM', lane_active(lane), id) end --!write repair-slot
+  end
+  if row.state == 'active' and row.lane then
+    local lease = call('ZSCORE', ACTIVE, id)
+    if call('ZSCORE', lane_active(row.lane), id) ~= lease then --!guard repair-lease
+      call('ZADD', lane_active(row.lane), lease, id) --!write repair-lease
+      wrong = wrong + 1
+    end
+  end
+  return wrong
+end
+local function without_row(id, lanes)
+  local places = leave_all(id, nil, lanes) + mend_lease(id, {}, lanes)
+  local left = call('DEL', row_key(id), row_key(id) .. ':log') --!write repair-erase
+  if places + left == 0 then return 'ok' end
+  tally('dropped')
+  emit('dropped', id, 'places', places)
+  return 'dropped ' .. places
+end
+-- Where a row belongs, and its score there, if it is not there already.
+local function place_of(row)
+  if row.state == 'pending' then return P .. lane_set(row.lane or ''), -row.priority end
+  if row.state == 'done' then return P .. 'done', NOW + (tonumber(row.result_ttl_ms) or 0) end
+  return P .. row.state, NOW -- a lease that is over; a time that has come; a death of now
+end
+local STATES_KNOWN = { pending = true, active = true, schedule = true, dead = true, done = true, waiting = true }
+
+local function job(id, hint)
+  local lanes = {}
+  if hint ~= '' then lanes[hint] = true end
+  local fine, row = pcall(read, id)
+  if not fine or not row.state and call('EXISTS', row_key(id)) == 0 then return without_row(id, lanes) end --!guard repair-row
+  if row.lane and lane_fits(row.lane) and row.lane ~= '' then lanes[row.lane] = true end
+  if not STATES_KNOWN[row.state] then --!guard repair-state
+    leave_all(id, P .. 'dead', lanes)
+    mend_lease(id, {}, lanes)
+    local reason = 'torn: its row did not say where it belongs'
+    call('ZADD', P .. 'dead', NOW, id) --!write repair-bury
+    call('HSET', row_key(id), 'state', 'dead', 'since', NOW, 'kind', 'dead', 'reason', reason) --!write repair-buried
+    call('HSETNX', row_key(id), 'by', CLIENT) --!write repair-by
+    call('HDEL', row_key(id), 'holder') --!write repair-holder
+    tally('dead')
+    emit('dead', id, 'token', row.attempts or '0', 'reason', reason)
+    return 'buried ' .. (row.state or 'no state')
+  end
+  local set, score = place_of(row)
+  local ready = row.state == 'pending'
+  if ready and row.lane and not ROTA then begin_rota() end
+  local wrong, right = leave_all(id, set, lanes)
+  if not right then
+    local come = call('ZADD', set, score, id) --!write repair-enter
+    wrong = wrong + come
+    if ready and row.lane then laned = laned + come end --!write repair-laned
+    if ready and ROTA then
+      touch(row.lane or '', 1)
+    elseif ready then
+      made_ready = made_ready + 1 --!write repair-ready
+    end
+    if row.state == 'schedule' then made_ready = made_ready + 1 end --!write repair-due
+  end
+  wrong = wrong + mend_lease(id, row, lanes)
+  if row.dedup and (ready or row.state == 'schedule' or row.state == 'active') and call('SETNX', P .. 'dedup:' .. row.dedup, id) == 1 then --!guard repair-dedup
+    wrong = wrong + 1
+  end
+  if wrong == 0 then return 'ok' end
+  tally('mended')
+  emit('mended', id, 'state', row.state)
+  return 'mended ' .. row.state
+end
+-- A key that names a job which is over keeps others out.
+local function dedup(name)
+  local key = P .. 'dedup:' .. name
+  local id = call('GET', key)
+  if not id or call('PTTL', key) ~= -1 then return 'ok' end --!guard repair-window
+  local fine, row = pcall(read, id)
+  if fine and (row.state == 'pending' or row.state == 'schedule' or row.state == 'active') and row.dedup == name then return 'ok' end --!guard repair-held
+  call('DEL', key) --!write repair-key
+  tally('mended')
+  return 'dropped key'
+end
+local function recount()
+  if not ROTA then return 'ok' end
+  settle_rota()
+  if call('HLEN', LANES) > MOST_LANES then return 'ok' end --!bound repair-lanes
+  local count = 0
+  for _, name in ipairs(call('HKEYS', LANES)) do
+    if name ~= '' then count = count + call('ZCARD', P .. lane_set(name)) end
+  end
+  if count == (tonumber(call('HGET', META, 'laned')) or 0) then return 'ok' end
+  call('HSET', META, 'laned', count) --!write repair-count
+  tally('mended')
+  return 'mended laned'
+end
+-- A lane with ready jobs is in exactly one of ring and closed, and `lanes` says in which.
+local function lane_place(name)
+  local ready = call('EXISTS', P .. lane_set(name)) == 1
+  if not ROTA and (name == '' or not ready) then return 'ok' end
+  begin_rota()
+  local lane = read_lane(call('HGET', LANES, name))
+  local on_ring = call('LPOS', RING, name, 'COUNT', 0)
+  local closed = call('ZSCORE', CLOSED, name)
+  local fine = lane.where == 'r' and #on_ring == 1 and not closed
+    or lane.where == 'c' and #on_ring == 0 and closed
+    or lane.where == '-' and #on_ring == 0 and not closed and not ready
+  if fine then return 'ok' end --!guard repair-lane
+  call('LREM', RING, 0, name) --!write repair-ring
+  call('ZREM', CLOSED, name) --!write repair-closed
+  lane.where, lane.credit = '-', 0
+  write_lane(name, lane) --!write repair-field
+  touch(name)
+  tally('mended')
+  return 'mended lane'
+end
+
+local verdicts = each(3, 3, function(at)
+  local what, name, lane = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  if what == 'job' then return job(name, lane_fits(lane) and lane or '') end
+  if what == 'dedup' then return dedup(name) end
+  if what ~= 'lane' or not lane_fits(name) then return 'EMQKIND ' .. what .. ' ' .. name end --!guard repair-what
+  local verdict = lane_place(name)
+  if name ~= '' then return verdict end
+  local counted = recount()
+  return verdict == 'ok' and counted or verdict
+end)
+bell()
+flush_tally()
+return verdicts
