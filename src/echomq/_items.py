@@ -25,8 +25,6 @@ MAX_PAGE: Final = 256
 """Jobs of one page at most."""
 MAX_OFFSET: Final = 10**14 - 1
 """Jobs that a page may skip at most: a script reads no larger number."""
-DRAIN_ROUND: Final = 256
-"""Jobs that one round of draining removes at most."""
 CANCEL_STATES: Final = "pending, schedule or active"
 """Where a job can be cancelled."""
 _IN_LANES: Final = (State.PENDING, State.ACTIVE)

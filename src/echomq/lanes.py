@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, Self, Unpack, final
 
 import attrs
 
-from echomq._items import DRAIN_ROUND, check_count, check_cursor
+from echomq._items import check_count, check_cursor
 from echomq.limits import LaneOptions, Rate, lane_name, rate_of, spell_lane
 from echomq.protocol.times import to_seconds
-from echomq.transitions import Call, drain, read_lanes, set_lane
+from echomq.transitions import MAX_ROUND, Call, drain, read_lanes, set_lane
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
@@ -184,7 +184,7 @@ class Lane:
         queue, total = self._queue, 0
         left = (await self.info()).pending
         while left > 0:
-            bound = min(left, DRAIN_ROUND)
+            bound = min(left, MAX_ROUND)
             build = drain_round(queue.keys, self.name, bound)
             removed = await queue.wire.remembered(queue.keys, build, verb="drain")
             left -= removed

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Unpack, final
 
-from echomq._items import DRAIN_ROUND, check_count, check_cursor
+from echomq._items import check_count, check_cursor
 from echomq.lanes import LaneInfo, LanePage, check_browsed, drain_round
 from echomq.limits import LaneOptions, lane_name, spell_lane
-from echomq.transitions import read_lanes, set_lane
+from echomq.transitions import MAX_ROUND, read_lanes, set_lane
 
 if TYPE_CHECKING:
     from echomq.sync.queue import Queue
@@ -53,7 +53,7 @@ class Lane:
         queue, total = self._queue, 0
         left = self.info().pending
         while left > 0:
-            bound = min(left, DRAIN_ROUND)
+            bound = min(left, MAX_ROUND)
             removed = queue.runner.remembered(queue.keys, "drain", drain_round(queue.keys, self.name, bound))
             left -= removed
             total += removed

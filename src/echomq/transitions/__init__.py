@@ -7,7 +7,7 @@ and the conformance kit. One module a verb, named as its script in `echomq/lua/`
 from __future__ import annotations
 
 from echomq.transitions.age import age
-from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, Call, Multi, Transition
+from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, MAX_ROUND, Call, Multi, Transition
 from echomq.transitions.browse import Page, browse
 from echomq.transitions.cancel import CancelRequest, cancel
 from echomq.transitions.checkpoint import Checkpoint, checkpoint
@@ -76,6 +76,7 @@ __all__ = [
     "ALL_VERBS",
     "MAX_CALL_BYTES",
     "MAX_ITEMS",
+    "MAX_ROUND",
     "MULTI",
     "Call",
     "CancelRequest",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import attrs
 
 from echomq.protocol.records import Claimed, JobRecord
-from echomq.transitions.base import Call, Transition
+from echomq.transitions.base import MAX_ROUND, Call, Transition
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
@@ -37,7 +37,7 @@ def claim(
     lease_ms: int,
     cap_ms: int = 1000,
     max_bytes: int = 1 << 20,
-    bound: int = 256,
+    bound: int = MAX_ROUND,
     min_size: int = 1,
     linger_ms: int = 0,
     by_lane: bool = False,

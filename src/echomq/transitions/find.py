@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
-from echomq.transitions.base import Call, Transition
+from echomq.transitions.base import MAX_ROUND, Call, Transition
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
@@ -35,7 +35,7 @@ def find(
     lane: str = "",
     of_lane: bool = False,
     offset: int = 0,
-    bound: int = 256,
+    bound: int = MAX_ROUND,
     reverse: bool = False,
     task: str = "",
     error: str = "",

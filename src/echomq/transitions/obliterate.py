@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
-from echomq.transitions.base import Call, Transition
+from echomq.transitions.base import MAX_ROUND, Call, Transition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,13 @@ class Obliteration:
 
 
 def obliterate(
-    keys: QueueKeys, call: Call, *, bound: int = 256, force: bool = False, names: Sequence[str] = (), last: bool = False
+    keys: QueueKeys,
+    call: Call,
+    *,
+    bound: int = MAX_ROUND,
+    force: bool = False,
+    names: Sequence[str] = (),
+    last: bool = False,
 ) -> Transition[Obliteration]:
     """Close the queue, and erase up to `bound` of its jobs; called again until nothing is left.
 

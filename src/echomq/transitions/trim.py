@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from echomq.transitions.base import Call, Transition
+from echomq.transitions.base import MAX_ROUND, Call, Transition
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
 
 
-def trim(keys: QueueKeys, call: Call, *, bound: int = 256) -> Transition[int]:
+def trim(keys: QueueKeys, call: Call, *, bound: int = MAX_ROUND) -> Transition[int]:
     """Drop up to `bound` results past their time, and dead and kept jobs beyond the queue's limits. Answers how many.
 
     The limits are the queue's settings `dead_max`, `dead_age` and `done_max` (`configure`). Whatever buries or keeps a

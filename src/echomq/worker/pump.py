@@ -9,7 +9,7 @@ import anyio
 
 from echomq._logs import Told, get_logger
 from echomq.errors import EchoMQError
-from echomq.transitions import Call, trim
+from echomq.transitions import MAX_ROUND, Call, trim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 EVERY: float = 5.0
 """Seconds between two rounds, shortened by up to a half so that many workers do not pump in step."""
-BOUND: int = 256
-"""Jobs a round drops at most."""
 
 _log = get_logger("echomq.worker")
 
@@ -32,7 +30,10 @@ async def run_pump(queues: Iterable[QueueCalls]) -> None:
         await anyio.sleep(EVERY * random.uniform(0.5, 1.0))
         for calls in queues:
             try:
-                while await calls.wire.run(trim(calls.keys, Call(calls.wire.tag), bound=BOUND), route="bulk") >= BOUND:
+                while (
+                    await calls.wire.run(trim(calls.keys, Call(calls.wire.tag), bound=MAX_ROUND), route="bulk")
+                    >= MAX_ROUND
+                ):
                     pass
                 told.over(calls.queue)
             except EchoMQError as error:
