@@ -75,9 +75,18 @@ def check_page(state: str, offset: int, count: int, lane: str = "") -> str:
     if lane and state not in _IN_LANES:
         raise ValueError(f"a lane has jobs that are {' or '.join(_IN_LANES)}; {state!r} is browsed for the whole queue")
     check_count(count)
+    check_offset(offset)
+    return lane
+
+
+def check_offset(offset: int) -> None:
+    """Check how many a page is to skip.
+
+    Raises:
+        ValueError: Out of range.
+    """
     if type(offset) is not int or not 0 <= offset <= MAX_OFFSET:
         raise ValueError(f"an offset is an int in 0..{MAX_OFFSET}, not {shown(offset)}")
-    return lane
 
 
 def check_count(count: int, of: str = "jobs") -> None:

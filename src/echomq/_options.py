@@ -119,13 +119,21 @@ class JobOptions:
         """
         stamp = self._stamps.get(task)
         if stamp is None:
-            fields = self.fields
-            # What says no, said by a later word: no result, no lane.
-            fields = {name: value for name, value in fields.items() if name not in _NAUGHT or value}
             if len(self._stamps) >= _MAX_STAMPS:
                 self._stamps.clear()
-            stamp = self._stamps[task] = JobStamp(NewJob(task=task, **fields))
+            stamp = self._stamps[task] = JobStamp(self.model(task))
         return stamp
+
+    def model(self, task: str, payload: bytes = b"") -> NewJob:
+        """Make one job of a task, in full.
+
+        Raises:
+            InvalidJobError: A value is out of range, or the payload too large.
+            TypeError: A value is of another type.
+        """
+        # What says no, said by a later word: no result, no lane.
+        fields = {name: value for name, value in self.fields.items() if name not in _NAUGHT or value}
+        return NewJob(task=task, payload=payload, **fields)
 
     def new_job(self, task: str, payload: bytes) -> StampedJob:
         """Make a job with a fresh id.

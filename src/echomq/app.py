@@ -15,6 +15,7 @@ A program's `jobs.py`, and then what it does::
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, T
 
 import attrs
 
+from echomq._app_schedules import AppSchedules, check_origin
 from echomq._bulk import EnqueueStream
 from echomq._options import JobOptions
 from echomq.backoff import DEFAULT_BACKOFF, Backoff
@@ -34,12 +36,14 @@ from echomq.limits import Rate, spell_queue
 from echomq.protocol.codec import Codec
 from echomq.protocol.keys import QueueKeys, check_prefix, check_queue_name, check_task_name
 from echomq.queue import Queue
+from echomq.recurrence import Missed, Recurrence
 from echomq.results import JobHandle, Results
 from echomq.tasks import DEFAULT_CODEC, JobCall, Task, TaskCaller
 
 if TYPE_CHECKING:
     from echomq._channels import Channels
     from echomq.transitions.configure import EventLevel
+    from echomq.transitions.schedules import Overlap
     from echomq.transitions.settings import Named
     from echomq.wire.client import WireClient
 
@@ -80,6 +84,7 @@ class App:
         unavailable_after: float = 10.0,
         codec: Codec | None = None,
         name: str = "",
+        origin: str = "",
     ) -> None:
         """Make an app. Nothing is opened, and the environment is not looked at, before `async with app:`.
 
@@ -89,6 +94,8 @@ class App:
             unavailable_after: Seconds a call waits for a server that is away.
             codec: What encodes arguments and results; None means JSON.
             name: Shown in the server's CLIENT LIST.
+            origin: What its schedules are signed with, such as the program's name, so that `app.schedules.sync(prune=True)`
+                can tell them from others': up to 128 of `A-Z a-z 0-9 . _ : -`.
         """
         self.url = url
         """Where the server is, as given."""
@@ -96,6 +103,10 @@ class App:
         """What all keys begin with."""
         self.codec: Codec = DEFAULT_CODEC if codec is None else codec
         """What encodes arguments and results."""
+        self.origin = check_origin(origin)
+        """What its schedules are signed with; "" when it has no name."""
+        self.schedules = AppSchedules(self)
+        """The schedules that it declares: `await app.schedules.sync()`."""
         self._unavailable_after = unavailable_after
         self._name = name
         self._tasks: dict[str, Task[Any, Any]] = {}
@@ -234,6 +245,36 @@ class App:
         return TaskCaller(
             check_queue_name(queue), check_task_name(name), self, self.codec, options, None, self.codec.decode
         )
+
+    def schedule(
+        self,
+        name: str,
+        call: JobCall[Any],
+        /,
+        *,
+        every: float | dt.timedelta | None = None,
+        cron: str | None = None,
+        tz: str = "UTC",
+        start: dt.datetime | None = None,
+        end: dt.datetime | None = None,
+        limit: int | None = None,
+        missed: Missed = "last",
+        overlap: Overlap = "allow",
+        jitter: float | dt.timedelta | None = None,
+    ) -> None:
+        """Declare a recurring job: `app.schedule("nightly", report.call(), cron="30 2 * * *", tz="Europe/Berlin")`.
+
+        Nothing is sent. A worker of the app defines it when it starts, and so does `await app.schedules.sync()`. Which
+        arguments there are says `Schedules.put`; options of its jobs come with the call, as in
+        `report.options(lane="slow").call()`.
+
+        Raises:
+            TypeError, ValueError: An argument does not fit, or the name is taken.
+        """
+        recurrence = Recurrence.of(
+            every=every, cron=cron, tz=tz, start=start, end=end, limit=limit, missed=missed, jitter=jitter
+        )
+        self.schedules.declare(name, call, recurrence, overlap=overlap)
 
     @property
     def tasks(self) -> Mapping[str, Task[Any, Any]]:

@@ -1,10 +1,10 @@
 """Every error that echomq raises on purpose.
 
 All of them are an `EchoMQError`. The families say whose fault it is: the job's state
-(`JobStateError`, `JobNotFoundError`, `LeaseLostError`), the caller's values (`InvalidJobError`, `EncodeError`,
-`DecodeError`; mere bad arguments stay `TypeError` and `ValueError`), the handler's outcome (`JobFailedError` and its
-like), the server's health (`UnavailableError`, `ServerError` and its like), or two versions that do not fit
-(`ProtocolMismatchError`).
+(`JobStateError`, `JobNotFoundError`, `LeaseLostError`; a schedule's, `ScheduleNotFoundError`), the caller's values
+(`InvalidJobError`, `EncodeError`, `DecodeError`; mere bad arguments stay `TypeError` and `ValueError`), the handler's
+outcome (`JobFailedError` and its like), the server's health (`UnavailableError`, `ServerError` and its like), or two
+versions that do not fit (`ProtocolMismatchError`).
 
 The errors can be pickled, so they survive the way back from a worker process, and each message stands by itself in a
 log line: it names the job, the queue and the offending value.
@@ -67,6 +67,21 @@ class JobNotFoundError(EchoMQError):
     def __init__(self, id: str) -> None:
         self.id = id
         super().__init__(f"{id} is not there: finished and not kept, or it never existed")
+
+
+@final
+class ScheduleNotFoundError(EchoMQError):
+    """The queue has no recurring schedule of that name (EMQGONE).
+
+    Attributes:
+        name: The schedule's name.
+        queue: The queue's name.
+    """
+
+    def __init__(self, name: str, queue: str = "") -> None:
+        self.name = name
+        self.queue = queue
+        super().__init__(f"queue {queue!r} has no recurring schedule {name!r}")
 
 
 @final

@@ -31,6 +31,7 @@ from echomq.protocol.refusals import COLLISION, Verdict
 from echomq.protocol.stamps import StampedJob
 from echomq.protocol.times import to_seconds
 from echomq.results import JobHandle
+from echomq.schedules import Schedules
 from echomq.transitions import (
     Call,
     CancelRequest,
@@ -415,6 +416,11 @@ class Queue:
     def lanes(self) -> Lanes:
         """Its lanes that have jobs or settings: `async for lane in queue.lanes`, or by pages."""
         return Lanes(self)
+
+    @property
+    def schedules(self) -> Schedules:
+        """Its recurring jobs: `queue.schedules.put(...)`, `async for schedule in queue.schedules`."""
+        return Schedules(self)
 
     async def counts(self) -> Counts:
         """Count the jobs by state, and what has ended so far.

@@ -49,7 +49,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 async def _run(listing: Listing) -> int:
     """Run it until it is over or a signal comes; answer the exit code."""
-    from rich.console import Console  # noqa: PLC0415 - `main` has looked whether it is there
+    from rich.console import Console  # noqa: PLC0415 - whoever asks for --help need not wait for it
 
     from echomq.demo.report import RichDisplay, print_report, verdict  # noqa: PLC0415
     from echomq.demo.run import run  # noqa: PLC0415
@@ -92,10 +92,6 @@ def main(directory: str | None) -> None:
     DIR is Python's own standard library unless given. Directories named __pycache__ are passed over, and so is what
     was installed into the standard library (site-packages); symbolic links are not followed.
     """
-    try:
-        import rich  # noqa: F401, PLC0415 - an extra
-    except ModuleNotFoundError:
-        _fail("the demonstration needs rich: pip install 'echomq[cli,embedded]'", EXIT_USAGE)
     listing = _list(directory)
     try:
         code = anyio.run(_run, listing, backend="trio")

@@ -27,6 +27,7 @@ from echomq.protocol.refusals import COLLISION, Verdict
 from echomq.protocol.times import to_seconds
 from echomq.sync.handles import JobHandle
 from echomq.sync.lanes import Lane, Lanes
+from echomq.sync.schedules import Schedules
 from echomq.transitions import (
     MAX_CALL_BYTES,
     MAX_ITEMS,
@@ -266,6 +267,11 @@ class Queue:
     def lanes(self) -> Lanes:
         """Its lanes that have jobs or settings: `for lane in queue.lanes`, or by pages."""
         return Lanes(self)
+
+    @property
+    def schedules(self) -> Schedules:
+        """Its recurring jobs: `queue.schedules.put(...)`, `for schedule in queue.schedules`."""
+        return Schedules(self)
 
     def counts(self) -> Counts:
         """Count the jobs by state, and what has ended so far."""

@@ -14,7 +14,7 @@ from echomq.worker.raw import RawHandler
 from echomq.worker.run import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from echomq.protocol.keys import QueueKeys
     from echomq.queue import Queue
@@ -64,6 +64,7 @@ async def run_worker(
     what they held is given back if the server can be reached within `cleanup` seconds.
     """
     settings = WorkerOptions(**options)
+    beside: tuple[Callable[[], Awaitable[None]], ...] = ()
     async with AsyncExitStack() as stack:
         if isinstance(source, App):
             names = tuple(queues) or source.queues
@@ -75,6 +76,7 @@ async def run_worker(
                 app.queue(name).keys: {task.name: task for task in tasks if task.queue == name} for name in names
             }
             wire, codec = app.client.wire, app.codec
+            beside = (app.schedules.keep_trying,)
         else:
             if handler is None:
                 msg = "a queue needs a handler: run_worker(queue, handler)"
@@ -82,4 +84,4 @@ async def run_worker(
             wire, codec = source.wire, source.codec
             handlers = {source.keys: {"": RawHandler(source.name, handler, codec)}}
         wire.check()
-        await Worker(wire, handlers, settings, codec=codec).run(task_status=task_status)
+        await Worker(wire, handlers, settings, codec=codec, beside=beside).run(task_status=task_status)

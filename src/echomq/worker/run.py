@@ -47,10 +47,11 @@ from echomq.worker.signals import Signal
 from echomq.worker.spawn import scope_class, spawner
 from echomq.worker.statistics import Counters, WorkerStatistics
 from echomq.worker.timers import Timers
+from echomq.worker.timetable import Timetable
 from echomq.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from echomq.protocol.codec import Codec
     from echomq.protocol.keys import QueueKeys
@@ -78,6 +79,7 @@ class Worker:
         options: WorkerOptions,
         *,
         codec: Codec,
+        beside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
         """Make a worker.
 
@@ -86,6 +88,7 @@ class Worker:
             handlers: For each queue its handlers by task name.
             options: How to work.
             codec: Encodes what handlers note: progress and checkpoints.
+            beside: What else runs while it serves.
 
         Raises:
             ValueError: There is no queue, or a batch that takes more slots than there are.
@@ -96,6 +99,7 @@ class Worker:
         self.options = options
         self._wire = wire
         self._codec = codec
+        self._beside = beside
         self._handlers = {keys.queue: of_queue for keys, of_queue in handlers.items()}
         self._queues = {
             keys.queue: QueueCalls(wire, keys, find_batch(of_queue, options)) for keys, of_queue in handlers.items()
@@ -111,6 +115,7 @@ class Worker:
             lambda: self._leases, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed
         )
         self._threads = anyio.CapacityLimiter(options.concurrency)
+        self._timetable = Timetable(self._queues.values())
         self._intake = Intake(
             list(self._queues.values()), options, free=self._free, begin=self._begin, claimed=self._was_claimed
         )
@@ -194,7 +199,8 @@ class Worker:
                 async with anyio.create_task_group() as tasks:
                     self._tasks, self._spawn, self._scope = tasks, spawner(tasks), scope_class(tasks)
                     async with anyio.create_task_group() as service:
-                        for part in (self._timers.run, self._watchdog.run, self._pump, self._control, self._claim):
+                        parts = (self._timers.run, self._watchdog.run, self._pump, self._timetable.run, self._control)
+                        for part in (*parts, *self._beside, self._claim):
                             service.start_soon(self._guard, part, name=f"echomq {part.__name__.strip('_')}")
                         if self.options.health_port is not None:
                             service.start_soon(self._guard, self._answer_probes, name="echomq health")
@@ -259,6 +265,8 @@ class Worker:
         # Not if the claim's reply took as long as the lease: no handler may begin.
         open_ = not self._stop.is_set() and anyio.current_time() < deadline
         self._counters.claimed += len(reply.jobs)
+        if reply.due:
+            self._timetable.slot_came(calls)
         handlers, together = self._handlers[calls.queue], list[Lease]()
         scope = self._scope if calls.batch is None else ItemScope
         for claimed in reply.jobs:

@@ -1,0 +1,121 @@
+"""What defines a recurring schedule, checked before any I/O and spelled for the server."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from echomq._options import JobOptions
+from echomq.protocol._convert import shown
+from echomq.protocol.keys import check_schedule_name
+from echomq.protocol.newjob import NewJob
+from echomq.recurrence import Recurrence
+from echomq.transitions.schedule_put import PutReply, schedule_put
+from echomq.transitions.schedules import ENDED, OVERLAPS, Overlap
+
+if TYPE_CHECKING:
+    from echomq._options import EnqueueOptions
+    from echomq.protocol.keys import QueueKeys
+    from echomq.tasks import JobCall
+    from echomq.transitions import Call, Transition
+
+_SENSELESS: Final = {
+    "delay_ms": ("delay", "its slots say when its jobs run"),
+    "at_ms": ("at", "its slots say when its jobs run"),
+    "dedup": ("dedup", "overlap= says what a slot does while the last one's job is not over"),
+    "dedup_mode": ("dedup_mode", "overlap= says what a slot does while the last one's job is not over"),
+    "dedup_window_ms": ("dedup_window", "overlap= says what a slot does while the last one's job is not over"),
+}
+"""Options of a job that a schedule's jobs cannot have, and why."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Definition:
+    """A schedule as it is to be. Made by `define`."""
+
+    name: str
+    """Its name."""
+    recurrence: Recurrence
+    """Its slots."""
+    overlap: Overlap
+    """What a slot does while the last one's job is not over."""
+    job: NewJob
+    """What its jobs are."""
+    spec: bytes
+    """The recurrence, spelled."""
+    digest: str
+    """Of all of this but the name: the same definition from another process has the same one."""
+
+    def put(self, keys: QueueKeys, call: Call, *, origin: str, now_ms: int, made: int) -> Transition[PutReply]:
+        """Make the call that defines it, seen from a moment of the server's clock."""
+        return schedule_put(
+            keys, call, name=self.name, digest=self.digest, spec=self.spec, origin=origin, overlap=self.overlap,
+            slot_ms=slot_after(self.recurrence, now_ms, made), job=self.job,
+        )  # fmt: skip
+
+
+def define(
+    name: str,
+    call: JobCall[Any] | bytes,
+    recurrence: Recurrence,
+    *,
+    overlap: Overlap = "allow",
+    task: str = "",
+    options: EnqueueOptions | None = None,
+    queue: str = "",
+) -> Definition:
+    """Check a definition.
+
+    Args:
+        name: The schedule's name.
+        call: A call of a task, or a payload.
+        recurrence: Its slots.
+        overlap: What a slot does while the last one's job is not over.
+        task: For a payload, which handler.
+        options: Of its jobs, in place of those of the call.
+        queue: The queue it is for; "": that of the call.
+
+    Raises:
+        TypeError: A value is of another type.
+        ValueError: The call is for another queue, an option makes no sense here, or a value is out of range; the message
+            names it.
+    """
+    check_schedule_name(name)
+    if overlap not in OVERLAPS:
+        raise ValueError(f"overlap is one of {', '.join(OVERLAPS)}, not {shown(overlap)}")
+    if isinstance(call, bytes):
+        chosen, payload = JobOptions.of(options or {}), call
+    else:
+        if task:
+            raise ValueError(f"task={task!r} is for a payload; the call is one of task {call.task!r} already")
+        if queue and call.queue != queue:
+            raise ValueError(f"the call is one for queue {call.queue!r}, and this schedule's is {queue!r}")
+        chosen, payload, task = call.options.with_(options or {}), call.payload, call.task
+    for field, (option, why) in _SENSELESS.items():
+        if field in chosen.fields:
+            raise ValueError(f"{option}: a recurring job cannot have it: {why}")
+    job = chosen.model(task, payload)
+    if job.headers:
+        job = attrs.evolve(job, headers=dict(sorted(job.headers.items())))  # an order of no meaning is not part of it
+    spec = recurrence.spell()
+    _id, priority, _due, ends, _dedup, _rule, lane, _count, *fields = job.arguments()
+    return Definition(
+        name=name, recurrence=recurrence, overlap=overlap, job=job, spec=spec,
+        digest=_digest(spec, overlap, priority, ends, lane, *fields),
+    )  # fmt: skip
+
+
+def slot_after(recurrence: Recurrence, now_ms: int, made: int) -> int:
+    """Answer the slot at which a schedule goes on that has made so many jobs, or `ENDED`."""
+    return ENDED if recurrence.is_over(made) else recurrence.next(now_ms) or ENDED
+
+
+def _digest(*parts: bytes | str | int) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part if isinstance(part, bytes) else str(part).encode()
+        digest.update(b"%d:" % len(data) + data)
+    return digest.hexdigest()[:32]

@@ -1,0 +1,22 @@
+"""The command line: `echomq ...`, or `python -m echomq ...`.
+
+Exit codes: 0 when it is done, 1 when the server or the queue refuses it, 2 for bad arguments, 3 when no server was
+reached. What is asked for goes to standard output, everything else to standard error.
+
+Each group or command is a module here, which builds on `echomq.cli.frame` and is added below.
+"""
+
+from __future__ import annotations
+
+import click
+
+from echomq.cli.schedules import schedules
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="echomq", prog_name="echomq")
+def main() -> None:
+    """Look after the queues of echomq."""
+
+
+main.add_command(schedules)

@@ -1,0 +1,119 @@
+"""What the commands share: which server, how to run, how errors read.
+
+A command is a coroutine function that gets an open client, an `Output` and its own options::
+
+    @click.command("pause")
+    @queue_option
+    @connected
+    async def pause(client: Client, out: Output, *, queue: str) -> None:
+        \"\"\"Let no more jobs of a queue be claimed.\"\"\"
+        did = await client.queue(queue).pause()
+        out.done("paused" if did else "was paused already", paused=True, changed=did)
+
+`connected` brings `--url`, `--prefix`, `--wait` and `--json`. A command that needs no server takes `json_option` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import update_wrapper
+from typing import Any, Final, TypeVar, final
+
+import anyio
+import click
+
+from echomq.cli.output import Output
+from echomq.client import URL_VARIABLE, open_client
+from echomq.errors import EchoMQError, InvalidJobError, UnavailableError
+from echomq.protocol.keys import check_prefix, check_queue_name
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+REFUSED: Final = 1
+UNREACHED: Final = 3
+"""Exit codes, beside click's 2 for bad arguments."""
+WAIT: Final = 5.0
+"""Seconds that a command waits for a server that is away, unless told otherwise."""
+
+
+@final
+class CommandError(click.ClickException):
+    """What could not be done, and what to do about it: one line, and an exit code."""
+
+    def __init__(self, message: str, exit_code: int = REFUSED) -> None:
+        super().__init__(message)
+        self.code = exit_code
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override] # click's own is of the class
+        """Code that the process ends with."""
+        return self.code
+
+    def show(self, file: Any = None) -> None:
+        """Write it to standard error, in lower case as the messages of the library are."""
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {self.message}", file=file, err=file is None)
+
+
+def json_option(command: F) -> F:
+    """Give a command `--json`: its parameter is `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")(command)
+
+
+def checked(check: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Make the `callback=` of an option from what answers its value, or raises a `ValueError`; None stays None."""
+
+    def callback(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+        try:
+            return None if value is None else check(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
+
+
+queue_option: Final[Callable[[F], F]] = click.option(
+    "--queue", "-q", required=True, callback=checked(check_queue_name), metavar="QUEUE", help="The queue."
+)
+"""Gives a command `--queue`, which must be said."""
+
+
+def connected(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make a coroutine function what click calls: it gets an open client and an `Output`, on trio.
+
+    Errors of the library become one line and an exit code: 2 for values that were refused before anything was sent, 3 if
+    the server was not reached, else 1.
+    """
+
+    def run(*, url: str | None, prefix: str, wait: float, as_json: bool, **given: Any) -> None:
+        async def main() -> None:
+            async with open_client(url, prefix=prefix, unavailable_after=wait, name="cli") as client:
+                await function(client, Output(as_json=as_json), **given)
+
+        run_guarded(main)
+
+    update_wrapper(run, function)
+    del run.__wrapped__  # type: ignore[attr-defined] # else click's own checks would look at a coroutine function
+    command: Callable[..., None] = json_option(run)
+    for option in (
+        click.option("--wait", type=float, default=WAIT, show_default=True, help="Seconds to wait for a server that is away."),
+        click.option("--prefix", default="emq", show_default=True, callback=checked(check_prefix), help="What all keys begin with."),
+        click.option("--url", envvar=URL_VARIABLE, help=f"The server, such as valkey://localhost:6379; else ${URL_VARIABLE}."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def run_guarded(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run on trio, and turn errors of the library into a `CommandError` or click's own for bad arguments."""
+    try:
+        anyio.run(function, backend="trio")
+    except UnavailableError as error:
+        tip = f"is it running, and is --url (or ${URL_VARIABLE}) right?"
+        raise CommandError(f"{error}; {tip}", UNREACHED) from None
+    except InvalidJobError as error:
+        raise click.UsageError(str(error)) from None
+    except EchoMQError as error:
+        raise CommandError(str(error)) from None
+    except (TypeError, ValueError) as error:
+        # The library checks what it is given before it sends anything.
+        raise click.UsageError(str(error)) from None

@@ -1,0 +1,87 @@
+"""How the commands answer: for people in lines and tables, for programs in JSON."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, final
+
+import click
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+WIDE: Final = 1000
+"""Columns of what is no terminal: a program that reads lines must find a row on one."""
+
+
+@final
+class Output:
+    """Where a command's answer goes: to standard output, in one of two forms."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        """Whether it is one JSON document; else it is for people."""
+
+    def done(self, text: str, **values: Any) -> None:
+        """Say what was done: the text, or its values as a JSON object."""
+        if self.as_json:
+            self.json(values)
+        else:
+            click.echo(text)
+
+    def json(self, value: Any) -> None:
+        """Write a value as JSON: datetimes as text, bytes as text if they are UTF-8."""
+        click.echo(orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2).decode())
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, empty: str = "nothing") -> None:
+        """Write a table for people; of no rows, `empty`."""
+        rows = list(rows)
+        if not rows:
+            click.echo(empty)
+            return
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*map(_safe, row))
+        _console(sys.stdout).print(table)
+
+    @contextmanager
+    def counting(self, what: str) -> Iterator[Callable[[int], Awaitable[None]]]:
+        """Show on a terminal's standard error how far something is: what it answers is awaited with a number.
+
+        As in `with out.counting("redriven") as progress: await queue.dead.redrive(progress=progress)`.
+        """
+        console = _console(sys.stderr)
+        with console.status(f"0 {what}") as status:
+
+            async def progress(count: int) -> None:
+                status.update(f"{count:,} {what}")
+
+            yield progress
+
+
+def when(moment: dt.datetime | None, *, none: str = "-") -> str:
+    """Spell a moment for people, to the second, or to the millisecond where it has some."""
+    if moment is None:
+        return none
+    return moment.isoformat(sep=" ", timespec="milliseconds" if moment.microsecond else "seconds")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    raise TypeError(f"no JSON: {value!r}")
+
+
+def _safe(text: str) -> str:
+    """Take from a name what a terminal would obey, and what rich would read as markup."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text).replace("[", r"\[")
+
+
+def _console(file: Any) -> Console:
+    terminal = bool(getattr(file, "isatty", bool)())
+    return Console(file=file, width=None if terminal else WIDE, highlight=False)
