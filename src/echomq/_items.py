@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from echomq.errors import InvalidJobError, JobStateError
 from echomq.limits import lane_name
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from echomq.protocol.refusals import Verdict
     from echomq.results import EnqueueOutcome
 
+CancelOutcome = Literal["cancelled", "asked"]
+"""`cancelled`: it was not running and has ended. `asked`: it runs, and its worker has been told."""
 MINTS: Final = 5
 """Times a job is given an id when the ones before turned out to be taken; once is a rare accident."""
 MAX_REASON: Final = 1024

@@ -17,8 +17,8 @@ from echomq.protocol.times import to_seconds
 from echomq.transitions import MAX_ROUND, Call, drain, read_lanes, set_lane
 
 if TYPE_CHECKING:
+    from echomq._queue_orders import QueueOrders
     from echomq.protocol.keys import QueueKeys
-    from echomq.queue import Queue
     from echomq.transitions import LanePage as ReadPage
     from echomq.transitions import LaneState, Page, Transition
     from echomq.transitions.settings import Closed, Named
@@ -108,7 +108,7 @@ class Lane:
 
     __slots__ = ("_queue", "name")
 
-    def __init__(self, queue: Queue, name: str) -> None:
+    def __init__(self, queue: QueueOrders, name: str) -> None:
         self._queue = queue
         self.name = lane_name(name)
         """Its name; "" is the lane of the jobs without one."""
@@ -221,7 +221,7 @@ class Lanes:
 
     __slots__ = ("_queue",)
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: QueueOrders) -> None:
         self._queue = queue
 
     async def page(self, *, cursor: int = 0, count: int = 100) -> LanePage:

@@ -33,7 +33,8 @@ from echomq.protocol.times import to_wait
 
 if TYPE_CHECKING:
     from echomq._channels import Bell
-    from echomq.queue import CancelOutcome, Queue
+    from echomq._items import CancelOutcome
+    from echomq.queue import Queue
     from echomq.transitions import JobInFull
 
 R_co = TypeVar("R_co", covariant=True)

@@ -205,6 +205,11 @@ class JobRecord:
         return self._json(b"progress")
 
     @property
+    def log_lines(self) -> int:
+        """How many lines its log was given ever; it keeps the last of them."""
+        return self._number(b"log_lines")
+
+    @property
     def checkpoint(self) -> bytes | None:
         """What the handler last saved, as its codec encoded it."""
         return self.row.get(b"checkpoint")

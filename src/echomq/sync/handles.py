@@ -14,8 +14,8 @@ from echomq.results import REREAD_AFTER, Ended, read_outcome
 from echomq.sync.runner import BROKEN, mapped, reply_text
 
 if TYPE_CHECKING:
+    from echomq._items import CancelOutcome
     from echomq.protocol.states import State
-    from echomq.queue import CancelOutcome
     from echomq.results import EnqueueOutcome
     from echomq.sync.queue import Queue
     from echomq.transitions import JobInFull

@@ -49,10 +49,10 @@ from echomq.transitions import (
 
 if TYPE_CHECKING:
     from echomq._bulk import Content
+    from echomq._items import CancelOutcome
     from echomq.protocol.codec import Codec
     from echomq.protocol.keys import QueueKeys
     from echomq.protocol.stamps import StampedJob
-    from echomq.queue import CancelOutcome
     from echomq.sync.runner import Runner
 
 T = TypeVar("T")

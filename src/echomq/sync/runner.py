@@ -98,6 +98,28 @@ class Runner:
         transition = build(Call(tag, number))
         return transition.read(self._execute(transition, sure=True))
 
+    def command(self, *args: bytes | str | float) -> Any:
+        """Run a plain read, such as SCAN, and answer the raw reply; it is sent again after a lost connection.
+
+        Raises:
+            UnavailableError: The server could not be reached in time.
+            EchoMQError: The server refused it.
+        """
+        data = pack(args)
+        tries = _Tries(str(args[0]), self._patience)
+        while True:
+            try:
+                return self._exchange(data, tries)
+            except (redis.RedisError, OSError) as error:
+                text = reply_text(error)
+                if text is None:
+                    tries.pause(error)
+                    continue
+            problem = error_for(text, call=str(args[0]))
+            if rule_for(text).action not in {Action.RETRY, Action.RECONNECT}:
+                raise problem
+            tries.pause(problem)
+
     def _tag(self) -> str:
         mine = self._mine
         if mine.pid != os.getpid():  # a new thread, or a forked child

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from echomq.wire.client import Statistics, WireClient, open_wire
+from echomq.wire.client import WireClient, open_wire
 from echomq.wire.group import Group, Outcome
 from echomq.wire.park import Park
+from echomq.wire.statistics import Statistics
 from echomq.wire.subscription import Message, Reconnected, Subscription
 
 __all__ = [

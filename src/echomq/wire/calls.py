@@ -218,18 +218,23 @@ class ScriptCall(CallerCall):
 
 @final
 class RawCall(CallerCall):
-    """A plain command. It may not be one that can run twice, so it is sent once."""
+    """A plain command. Unless it is a read it may not be one that can run twice, so it is sent once."""
 
-    __slots__ = ("_args", "label")
+    __slots__ = ("_args", "_repeat", "label")
 
-    def __init__(self, args: tuple[Any, ...], event: anyio.Event) -> None:
+    def __init__(self, args: tuple[Any, ...], event: anyio.Event, *, repeat: bool = False) -> None:
         super().__init__(event)
         self._args = args
+        self._repeat = repeat
         self.label = str(args[0]) if args else "an empty command"
 
     def encode(self) -> bytes | None:
         """Pack the command."""
         return pack(self._args)
+
+    def lost(self) -> bool:
+        """Say yes to reads."""
+        return self._repeat
 
 
 @final

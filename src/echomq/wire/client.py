@@ -20,7 +20,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, final
 
 import anyio
-import attrs
 from anyio.abc import TaskGroup
 
 from echomq.protocol.ids import new_tag
@@ -34,6 +33,7 @@ from echomq.wire.group import Group
 from echomq.wire.home import foreign, is_home
 from echomq.wire.park import Park
 from echomq.wire.slots import Slot
+from echomq.wire.statistics import Statistics
 from echomq.wire.subscription import Subscription
 from echomq.wire.topology import SingleServer, Topology
 from echomq.wire.urls import parse
@@ -43,25 +43,6 @@ Route = Literal["bulk", "control"]
 
 CONTROL: Final = frozenset({"claim", "extend", "complete", "fail", "release", "snooze", "end", "rate_limited"})
 """Verbs that a lease depends on: they have a connection of their own."""
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Statistics:
-    """What the client's connections have done so far, for people and tests."""
-
-    connections: int
-    """Connections that stand now."""
-    connects: int
-    """Connections made; those beyond the number of purposes are reconnects."""
-    sent: int
-    """Calls sent; a group call counts once."""
-    resent: int
-    """Calls sent again after a lost connection."""
-    waiting: int
-    """Calls not sent yet."""
-    unanswered_bytes: int
-    """Bytes whose replies have not come."""
 
 
 @final
@@ -187,23 +168,31 @@ class WireClient:
             self._groups[key] = group
         return group
 
-    async def command(self, *args: bytes | str | float, route: Route = "bulk") -> Any:
+    async def command(
+        self, *args: bytes | str | float, route: Route = "bulk", keys: QueueKeys | None = None, repeat: bool = False
+    ) -> Any:
         """Run a plain command, such as INFO, and answer the raw reply (RESP3).
 
         Not for commands that block, or that change what the connection is (SUBSCRIBE, MULTI,
         CLIENT REPLY): others share it.
 
+        Args:
+            args: The command and its arguments.
+            route: Which connection.
+            keys: The queue it is about, which says on which server; None: any.
+            repeat: Whether it may be sent again after a lost connection: a read.
+
         Raises:
             ValueError: There is no command. The server would not answer it, and every later reply
                 would go to the wrong caller.
-            UnavailableError: As for `run`; it is never sent twice.
+            UnavailableError: As for `run`; it is never sent twice unless it may be repeated.
             ServerError: The server refused it.
         """
         self.check()
         if not args:
             raise ValueError("an empty command")
-        call = RawCall(args, self._new_event())
-        self._lane(None, route).submit(call)
+        call = RawCall(args, self._new_event(), repeat=repeat)
+        self._lane(keys, route).submit(call)
         return await call.result()
 
     # --- connections of one's own -----------------------------------------------------------

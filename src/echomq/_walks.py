@@ -1,0 +1,217 @@
+"""Walks over a queue in bounded steps, decided here and run elsewhere.
+
+Theory of operation
+    A walk is a generator: it yields what it wants to be done next (`Ask`, `Each`, `Plain`, `Rows`, `Wait`, `Tell`), is
+    sent the answer, and returns what it has found. It does no I/O and knows no clock, so the asynchronous client
+    (`drive`) and the synchronous one (`echomq.sync.driving`) run the very same walks. An error of the server's is raised
+    at the `yield`.
+
+    `walk_set` goes through one sorted set while others change it. It asks for ids by `find`, some hundred at a time, and
+    moves on by what was looked at, less what it has handed out: had all of those been taken out of the set meanwhile, the
+    next step begins exactly behind them. Those that are still there it meets once more, knows, and passes.
+
+If you change this
+    A walk may be left at any `yield`, by cancellation or an error. So nothing may be owed at one: whatever was begun is
+    complete, or is found again by the next call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+
+import anyio
+import attrs
+
+from echomq.errors import EchoMQError
+from echomq.transitions import Call, Found, JobInFull, Transition, find, read_job
+
+if TYPE_CHECKING:
+    from echomq._queue_base import QueueBase
+    from echomq.protocol.keys import QueueKeys
+    from echomq.protocol.refusals import Verdict
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+STEP: Final = 256
+"""Jobs that one step looks at: it holds the server for about half a millisecond."""
+AT_ONCE: Final = 32
+"""Rows that are read at the same time; each may be a megabyte and more."""
+
+
+@final
+@attrs.frozen
+class Ask:
+    """Run a transition that may be repeated without harm."""
+
+    build: Callable[[Call], Transition[Any]]
+    """Makes it, for who calls."""
+
+
+@final
+@attrs.frozen
+class Each:
+    """Run a multi-item verb. Answered by a verdict or an error for each item, in order."""
+
+    verb: str
+    """The verb."""
+    items: Sequence[Any]
+    """Its items, any number."""
+
+
+@final
+@attrs.frozen
+class Plain:
+    """Run a plain read of the server's. Answered by its raw reply."""
+
+    args: tuple[bytes | str | int, ...]
+    """The command."""
+
+
+@final
+@attrs.frozen
+class Rows:
+    """Read jobs. Answered by each job, or None, in order."""
+
+    ids: Sequence[str]
+    """Which; `AT_ONCE` at most."""
+
+
+@final
+@attrs.frozen
+class Wait:
+    """Let time pass."""
+
+    seconds: float
+    """How much."""
+
+
+@final
+@attrs.frozen
+class Tell:
+    """Tell the caller how far it is."""
+
+    count: int
+    """How many by now."""
+
+
+Step = Ask | Each | Plain | Rows | Wait | Tell
+"""What a walk may want."""
+Walk = Generator[Step, Any, R]
+"""A walk that returns an R."""
+Outcomes = list["Verdict | EchoMQError"]
+"""What `Each` is answered by."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Query:
+    """Which jobs of which set; see `echomq.transitions.find`."""
+
+    state: str
+    """The set."""
+    lane: str = ""
+    """A lane, whose set it is; or of whose jobs, in a set of the whole queue."""
+    of_lane: bool = False
+    """Whether the latter."""
+    reverse: bool = False
+    """From the far end."""
+    task: str = ""
+    """Of this task; "": of any."""
+    error: str = ""
+    """With this in their error or reason; "": any."""
+    before_ms: int = 0
+    """In the state since before this moment; 0: any."""
+
+    def step(self, keys: QueueKeys, offset: int, bound: int) -> Ask:
+        """Ask for those among `bound` jobs from `offset` on."""
+        return Ask(lambda call: find(keys, call, offset=offset, bound=bound, **attrs.asdict(self)))
+
+
+def walk_set(keys: QueueKeys, query: Query, visit: Callable[[list[str]], Walk[bool]]) -> Walk[bool]:
+    """Go through a set, and hand ids to `visit`, which may take them out of it, and answers whether that is enough.
+
+    Each job that is in the set from the beginning to the end is handed out, unless others take jobs out of the part
+    that lies behind, or put them from the part ahead into it. It ends also while others add jobs as fast.
+
+    Returns:
+        Whether `visit` has had enough.
+    """
+    offset, steps, most = 0, 0, 0
+    known: frozenset[str] = frozenset()
+    while True:
+        found: Found = yield query.step(keys, offset, STEP)
+        most = most or 4 + 4 * (found.total // STEP)
+        fresh = [id for id in found.ids if id not in known]
+        if fresh and (yield from visit(fresh)):
+            return True
+        steps += 1
+        if found.examined < STEP or steps >= most:
+            return False
+        offset += found.examined - len(fresh)
+        known = frozenset(fresh)
+
+
+def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Cut a sequence."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+async def perform(queue: QueueBase, step: Step, progress: Callable[[int], Awaitable[None]] | None) -> Any:
+    """Do what a walk wants next."""
+    wire = queue.wire
+    match step:
+        case Ask(build):
+            return await wire.run(build(Call(wire.tag)))
+        case Each(verb, items):
+            return await wire.group(queue.keys, verb).many(items)
+        case Plain(args):
+            return await wire.command(*args, keys=queue.keys, repeat=True)
+        case Rows(ids):
+            return await _read(queue, ids)
+        case Wait(seconds):
+            await anyio.sleep(seconds)
+        case Tell(count):
+            if progress is not None:
+                await progress(count)
+    return None
+
+
+async def drive(queue: QueueBase, walk: Walk[R], progress: Callable[[int], Awaitable[None]] | None = None) -> R:
+    """Run a walk to its end."""
+    answer, problem = None, None
+    with closing(walk):
+        while True:
+            try:
+                step = walk.send(answer) if problem is None else walk.throw(problem)
+            except StopIteration as stop:
+                found: R = stop.value
+                return found
+            answer, problem = None, None
+            try:
+                answer = await perform(queue, step, progress)
+            except EchoMQError as error:
+                problem = error
+
+
+async def _read(queue: QueueBase, ids: Sequence[str]) -> list[JobInFull | None]:
+    wire = queue.wire
+    wire.check()
+    jobs: list[JobInFull | None] = [None] * len(ids)
+    failures: list[Exception] = []
+
+    async def read(at: int, id: str) -> None:
+        try:
+            jobs[at] = await wire.run(read_job(queue.keys, Call(wire.tag), id))
+        except Exception as error:  # noqa: BLE001 - raised below, and not in a group
+            failures.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for at, id in enumerate(ids):
+            tasks.start_soon(read, at, id)
+    if failures:
+        raise failures[0]
+    return jobs
