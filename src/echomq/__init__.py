@@ -10,7 +10,7 @@ What a program needs stands here; what one rarely needs, in the modules named be
 #   lua/          the scripts: the only implementation of the contract on the server
 #   transitions/  the Python half of each script, same names
 #   wire/         the connection: implicit pipelining, group commit, reconnects; knows sockets and the driver
-#   client queue lanes limits results tasks app batches verdicts backoff job sync/
+#   client queue lanes limits results following sweeps morgue repairs tasks app batches verdicts backoff job sync/
 #                 what an application calls
 #   worker/       the runtime: intake, leases, heartbeats, settling, shutdown
 #   cli/ demo/    commands
@@ -55,13 +55,17 @@ from echomq.errors import (
     TooManyClientsError,
     UnavailableError,
 )
+from echomq.following import Followed, MissedLines, Progress
 from echomq.job import Job, SyncJob
 from echomq.lanes import Lane, LaneInfo
 from echomq.limits import QueueSettings, Rate
+from echomq.morgue import DeadJob, Morgue
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.states import State
 from echomq.queue import Queue
+from echomq.repairs import RepairReport
 from echomq.results import JobHandle, Results
+from echomq.sweeps import CancelReport
 from echomq.tasks import JobCall, Task, TaskCaller
 from echomq.verdicts import Discard, RateLimited, Retry, Snooze
 from echomq.worker.entry import run_worker
@@ -75,8 +79,10 @@ __all__ = [
     "Batch",
     "BatchItem",
     "BusyScriptError",
+    "CancelReport",
     "Client",
     "Codec",
+    "DeadJob",
     "DecodeError",
     "Discard",
     "EchoMQError",
@@ -86,6 +92,7 @@ __all__ = [
     "EvictionPolicyError",
     "Exponential",
     "Fixed",
+    "Followed",
     "HealthPortError",
     "InvalidJobError",
     "Job",
@@ -102,10 +109,13 @@ __all__ = [
     "LaneInfo",
     "LeaseLostError",
     "LoadingError",
+    "MissedLines",
+    "Morgue",
     "NoReplicasError",
     "NotPersistedError",
     "OutOfMemoryError",
     "PermissionDeniedError",
+    "Progress",
     "ProtocolMismatchError",
     "Queue",
     "QueueFullError",
@@ -113,6 +123,7 @@ __all__ = [
     "Rate",
     "RateLimited",
     "ReadOnlyError",
+    "RepairReport",
     "ResultNotKeptError",
     "Results",
     "Retry",

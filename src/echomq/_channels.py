@@ -1,4 +1,4 @@
-"""One subscription connection for all who wait for results within a client.
+"""One subscription connection for all who wait for results, or follow jobs, within a client.
 
 Theory of operation
     The first waiter starts a service task in the client's task group; it opens the subscription and rings the bells of
@@ -18,6 +18,7 @@ from typing import final
 import anyio
 import anyio.abc
 
+from echomq._follow import NOTES
 from echomq._logs import get_logger
 from echomq.errors import EchoMQError, PermissionDeniedError
 from echomq.wire.client import WireClient
@@ -30,12 +31,20 @@ _log = get_logger("echomq.results")
 class Bell:
     """Rings when there is word on a channel, or when some may have been missed."""
 
-    __slots__ = ("_closed", "_owner", "channel", "ring", "subscription")
+    __slots__ = ("_closed", "_owner", "channel", "deaf", "ring", "subscription")
 
-    def __init__(self, owner: Channels, channel: str, ring: Callable[[], None], subscription: Subscription) -> None:
+    def __init__(
+        self,
+        owner: Channels,
+        channel: str,
+        ring: Callable[[], None],
+        subscription: Subscription,
+        deaf: frozenset[bytes],
+    ) -> None:
         self._owner = owner
         self._closed = False
         self.channel = channel
+        self.deaf = deaf
         self.ring = ring
         self.subscription = subscription
 
@@ -109,8 +118,13 @@ class Channels:
             with anyio.CancelScope(shield=True):  # it does not wait for the server
                 await self._unsubscribe()
 
-    async def open_bell(self, channel: str, ring: Callable[[], None]) -> Bell:
+    async def open_bell(self, channel: str, ring: Callable[[], None], *, deaf: frozenset[bytes] = NOTES) -> Bell:
         """Have `ring` called, in the event loop, at each message of a channel, until the bell is closed.
+
+        Args:
+            channel: The channel.
+            ring: What is called.
+            deaf: Messages that it is not called for; by default those that do not tell a job's end.
 
         Raises:
             PermissionDeniedError: The ACL user may not listen to it.
@@ -126,7 +140,7 @@ class Channels:
         except PermissionDeniedError as error:
             # The server does not say which channel it means.
             raise PermissionDeniedError(error.code, f"{error.message}: {channel}") from error
-        bell = Bell(self, channel, ring, subscription)
+        bell = Bell(self, channel, ring, subscription, deaf)
         self._bells.setdefault(channel, set()).add(bell)
         return bell
 
@@ -164,7 +178,8 @@ class Channels:
                     async for word in subscription:
                         if isinstance(word, Message):
                             for bell in tuple(self._bells.get(word.channel, ())):
-                                bell.ring()
+                                if word.data not in bell.deaf:
+                                    bell.ring()
                         else:
                             self._ring_all()
             except EchoMQError as error:

@@ -9,10 +9,14 @@ from echomq.errors import InvalidJobError, JobStateError
 from echomq.limits import lane_name
 from echomq.protocol._convert import shown
 from echomq.protocol.ids import check_id
+from echomq.protocol.keys import check_dedup_key
 from echomq.protocol.refusals import DUPLICATE, REPLACED
 from echomq.protocol.states import State
+from echomq.protocol.times import to_ms, unix_ms
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from echomq.errors import EchoMQError
     from echomq.protocol.refusals import Verdict
     from echomq.results import EnqueueOutcome
@@ -118,6 +122,55 @@ def holder_of(verdict: Verdict) -> tuple[str, EnqueueOutcome] | None:
     if verdict.code == REPLACED:
         return verdict.detail, "replaced"
     return None
+
+
+def new_due(delay: float | dt.timedelta | None, at: dt.datetime | None) -> str:
+    """Spell the time that a job is given anew.
+
+    Raises:
+        TypeError: Neither a delay nor a moment is given, or both, or one of another type.
+        ValueError: Out of range, or a moment without a time zone.
+    """
+    if (delay is None) == (at is None):
+        raise TypeError("reschedule wants a delay or a moment (at=), one of them")
+    name = "delay" if at is None else "at"
+    try:
+        return f"+{to_ms(delay)}" if delay is not None else str(unix_ms(at))  # type: ignore[arg-type]  # one is given
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def dedup_key(key: str) -> str:
+    """Answer the dedup key, checked.
+
+    Raises:
+        ValueError: Not 1 to 256 bytes of UTF-8 without control characters.
+    """
+    return str.__str__(check_dedup_key(key))
+
+
+def dedup_shown(key: str) -> str:
+    """Say which job is meant, in an error."""
+    return f"the job with the dedup key {key!r}"
+
+
+def reschedule_error(verdict: Verdict, id: str, queue: str) -> EchoMQError | None:
+    """Read a verdict of `reschedule`."""
+    return verdict.error(id=id, queue=queue, expected="pending or schedule")
+
+
+def cancel_outcome(verdict: Verdict, id: str, queue: str) -> CancelOutcome:
+    """Read a verdict of `cancel`.
+
+    Raises:
+        JobNotFoundError: There is no such job (any more).
+        JobStateError: It has ended already.
+        EchoMQError: Another refusal.
+    """
+    error = verdict.error(id=id, queue=queue, expected=CANCEL_STATES)
+    if error is not None:
+        raise error
+    return "asked" if verdict.code == "asked" else "cancelled"
 
 
 def reassign_error(verdict: Verdict, id: str, queue: str) -> EchoMQError | None:

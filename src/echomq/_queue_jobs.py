@@ -5,20 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from echomq._items import (
-    CANCEL_STATES,
+    cancel_outcome,
     check_ids,
     check_reason,
+    dedup_key,
+    dedup_shown,
+    new_due,
     reassign_error,
     redrive_error,
     remove_error,
+    reschedule_error,
 )
 from echomq._queue_base import QueueBase
 from echomq.limits import lane_name
 from echomq.protocol.ids import check_id
 from echomq.protocol.refusals import Verdict
-from echomq.transitions import CancelRequest, JobInFull, Reassignment, read_job
+from echomq.transitions import CancelRequest, JobInFull, NewTime, Reassignment, read_job
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Callable, Iterable
 
     from echomq._items import CancelOutcome
@@ -50,12 +55,55 @@ class QueueJobs(QueueBase):
         Cancellation: a checkpoint; if cancelled after it was sent, the job may be cancelled.
         Delivery: may be repeated. The worker hears at once, or with its next heartbeat at the latest.
         """
-        check_id(id)
-        verdict = await self.wire.group(self.keys, "cancel")(CancelRequest(id, check_reason(reason)))
-        error = verdict.error(id=id, queue=self.name, expected=CANCEL_STATES)
-        if error is not None:
-            raise error
-        return "asked" if verdict.code == "asked" else "cancelled"
+        item = CancelRequest(check_id(id), check_reason(reason))
+        return cancel_outcome(await self.wire.group(self.keys, "cancel")(item), id, self.name)
+
+    async def cancel_dedup(self, key: str, *, reason: str = "") -> CancelOutcome:
+        """Cancel the job that holds a dedup key; see `cancel` for what it answers and promises.
+
+        Args:
+            key: The dedup key.
+            reason: Why, for people; up to 1,024 bytes.
+
+        Raises:
+            ValueError: Not a dedup key, or the reason is too long.
+            JobNotFoundError: No job holds the key. (One that a window has outlived has ended.)
+            JobStateError: The job has ended; a window keeps its key.
+            UnavailableError: The server was not reached in time.
+
+        Server effect: as `cancel`. The key is free as soon as the job has ended, but for a window.
+        Cancellation: a checkpoint; if cancelled after it was sent, the job may be cancelled.
+        """
+        item = CancelRequest("", check_reason(reason), dedup=dedup_key(key))
+        return cancel_outcome(await self.wire.group(self.keys, "cancel")(item), dedup_shown(key), self.name)
+
+    async def reschedule(
+        self, ids: Iterable[str], *, delay: float | dt.timedelta | None = None, at: dt.datetime | None = None
+    ) -> list[EchoMQError | None]:
+        """Give jobs that wait another time, whether they are scheduled or ready.
+
+        Args:
+            ids: The jobs.
+            delay: Seconds or a timedelta: not before this long from now, by the server's clock.
+            at: An aware datetime: not before this moment. One of the two; what is not ahead is now.
+
+        Returns:
+            For each id, in order: None if it has its new time, or a `JobNotFoundError`, or a `JobStateError` for one that
+            runs or has ended, or the error its call met.
+
+        Raises:
+            TypeError, ValueError: One is not an id, or there is no time, or one that does not fit; nothing was sent.
+
+        Server effect: they stand in `schedule`, or are ready; parked workers wake in time. What waits for its next
+            attempt is a scheduled job like any other. Emits `rescheduled`.
+        Cancellation: a checkpoint; some may have their new time.
+        """
+        due = new_due(delay, at)
+        return await self._each("reschedule", ids, reschedule_error, lambda id: NewTime(id, due))
+
+    async def promote(self, ids: Iterable[str]) -> list[EchoMQError | None]:
+        """Let scheduled jobs run now, as `reschedule(ids, delay=0)` does; those that are ready stay so."""
+        return await self.reschedule(ids, delay=0)
 
     async def remove(self, ids: Iterable[str]) -> list[EchoMQError | None]:
         """Erase jobs that do not run, results and all, without a trace but an event.

@@ -19,6 +19,7 @@ from echomq.transitions import MAX_ROUND, Call, drain, read_lanes, set_lane
 if TYPE_CHECKING:
     from echomq._queue_orders import QueueOrders
     from echomq.protocol.keys import QueueKeys
+    from echomq.sweeps import CancelReport
     from echomq.transitions import LanePage as ReadPage
     from echomq.transitions import LaneState, Page, Transition
     from echomq.transitions.settings import Closed, Named
@@ -194,6 +195,15 @@ class Lane:
             if removed < bound:
                 break
         return total
+
+    async def cancel(
+        self, *, reason: str = "", progress: Callable[[int], Awaitable[None]] | None = None
+    ) -> CancelReport:
+        """Cancel all of the lane's jobs: those that are ready or scheduled end, those that run are asked.
+
+        See `Queue.cancel_where(lane=...)` for what it answers, raises and promises.
+        """
+        return await self._queue.cancel_where(lane=self.name, reason=reason, progress=progress)
 
     async def browse(self, state: str = "pending", *, offset: int = 0, count: int = 50, reverse: bool = False) -> Page:
         """Read a page of the lane's jobs that are `pending` or `active`, in the order of their turn.

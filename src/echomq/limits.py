@@ -31,6 +31,14 @@ MAX_SIZE: Final = 10**12
 """The largest `max_size`."""
 MAX_PER_MS: Final = 86_400_000
 """The longest time that a rate is counted in, ms: a day."""
+MAX_KEPT: Final = 10**9
+"""The largest `dead_max` and `done_max`."""
+DEAD_MAX: Final = 10_000
+"""Dead jobs that are kept without a setting."""
+DEAD_AGE: Final = 90 * 86_400.0
+"""Seconds that dead jobs are kept without a setting: 90 days."""
+DONE_MAX: Final = 100_000
+"""Results that are kept without a setting."""
 EVENT_LEVELS: Final = ("none", "failures", "all")
 
 
@@ -95,12 +103,18 @@ class QueueOptions(TypedDict, total=False):
     | `limit` | how many of its jobs may run at once, over all workers: 1 to a million |
     | `rate` | a `Rate`: how many of its jobs may start in a time, over all workers |
     | `max_size` | how many jobs may wait (ready, in lanes or not, or scheduled) before enqueues are refused with `QueueFullError`; retries and redrives are not: 1 to 10^12 |
+    | `dead_max` | how many dead jobs are kept: 1 to 10^9, 10,000 without a setting. The oldest go first, but none within a day of its death |
+    | `dead_age` | for how long dead jobs are kept: seconds or a timedelta, 1 ms to a century; 90 days without a setting |
+    | `done_max` | how many ended jobs with results are kept, however long their `result_ttl`: 1 to 10^9, 100,000 without a setting. Those whose time is over soonest go first |
     """
 
     events: EventLevel | None
     limit: int | None
     rate: Rate | None
     max_size: int | None
+    dead_max: int | None
+    dead_age: float | dt.timedelta | None
+    done_max: int | None
 
 
 class LaneOptions(TypedDict, total=False):
@@ -131,6 +145,12 @@ class QueueSettings:
     """How many may start in a time; None: any number."""
     max_size: int | None
     """How many may wait before enqueues are refused; None: any number."""
+    dead_max: int
+    """How many dead jobs are kept (10,000 without a setting)."""
+    dead_age: float
+    """For how many seconds dead jobs are kept (90 days without a setting)."""
+    done_max: int
+    """How many results are kept (100,000 without a setting)."""
     paused: bool
     """Whether it is paused."""
     closed_for: float
@@ -150,6 +170,9 @@ class QueueSettings:
             limit=limits.limit,
             rate=rate_of(limits.rate),
             max_size=found.max_size,
+            dead_max=DEAD_MAX if found.dead_max is None else found.dead_max,
+            dead_age=DEAD_AGE if found.dead_age_ms is None else to_seconds(found.dead_age_ms),
+            done_max=DONE_MAX if found.done_max is None else found.done_max,
             paused=found.paused_ms > 0,
             closed_for=to_seconds(max(0, limits.until_ms - found.now_ms)),
             closed=("paused", *found.closed) if found.paused_ms else found.closed,
@@ -216,6 +239,16 @@ def _events(value: Any) -> str:
     return str(value)
 
 
+def _dead_age(value: Any) -> str:
+    try:
+        ms = to_ms(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"dead_age: {error}") from None
+    if not ms:
+        raise ValueError(f"dead_age is 1 ms to a century, in seconds or as a timedelta, not {shown(value)}")
+    return str(ms)
+
+
 def _rate(value: Any) -> str:
     if not isinstance(value, Rate):
         raise TypeError(f"rate is an echomq.Rate, such as Rate(5) for five a second, not {shown(value)}")
@@ -228,6 +261,9 @@ _QUEUE: Final[Mapping[str, Callable[[Any], str]]] = {
     "limit": _LIMIT,
     "rate": _rate,
     "max_size": partial(_int, "max_size", low=1, high=MAX_SIZE),
+    "dead_max": partial(_int, "dead_max", low=1, high=MAX_KEPT),
+    "dead_age": _dead_age,
+    "done_max": partial(_int, "done_max", low=1, high=MAX_KEPT),
 }
 _LANE: Final[Mapping[str, Callable[[Any], str]]] = {
     "weight": partial(_int, "weight", low=1, high=MAX_WEIGHT),

@@ -19,6 +19,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 
+from echomq._follow import REREAD_AFTER, LogReader, Progress, ProgressReader
 from echomq.errors import (
     DecodeError,
     EchoMQError,
@@ -27,11 +28,14 @@ from echomq.errors import (
     JobFailedError,
     ResultNotKeptError,
 )
+from echomq.following import Followed
 from echomq.protocol.failures import ErrorRecord
 from echomq.protocol.states import State
 from echomq.protocol.times import to_wait
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from echomq._channels import Bell
     from echomq._items import CancelOutcome
     from echomq.queue import Queue
@@ -43,8 +47,6 @@ T = TypeVar("T")
 EnqueueOutcome = Literal["admitted", "duplicate", "replaced"]
 """What an enqueue did. `admitted`: it made a job. `duplicate`: nothing, for another job holds the dedup key. `replaced`:
 the job that holds the dedup key waits, and has the new content now (`dedup_mode`)."""
-REREAD_AFTER: Final = 5.0
-"""Seconds after which a waiter reads the row although no message came."""
 AT_ONCE: Final = 64
 """Rows read at the same time by one `app.results`: they share flushes, and a burst of thousands is cut."""
 
@@ -194,6 +196,57 @@ class JobHandle(Generic[R_co]):
     async def cancel(self, *, reason: str = "") -> CancelOutcome:
         """Cancel the job. See `Queue.cancel`."""
         return await self._owner.cancel(self.id, reason=reason)
+
+    async def reschedule(self, *, delay: float | dt.timedelta | None = None, at: dt.datetime | None = None) -> None:
+        """Give the job another time, while it waits. See `Queue.reschedule`.
+
+        Raises:
+            TypeError, ValueError: Neither a delay nor a moment, or one that does not fit; nothing was sent.
+            JobNotFoundError: There is no such job (any more).
+            JobStateError: It runs, or has ended.
+            UnavailableError: The server was not reached in time.
+        """
+        raise_one(await self._owner.reschedule([self.id], delay=delay, at=at))
+
+    async def promote(self) -> None:
+        """Let the job run now, if it waits for its time. See `Queue.promote`; what it raises is as for `reschedule`."""
+        raise_one(await self._owner.promote([self.id]))
+
+    def progress(self) -> Followed[Progress]:
+        """Follow how far the job is: `async for note in handle.progress()`.
+
+        Returns:
+            An asynchronous iterator: the note that stands, if there is one, then each later one, until the job has ended,
+            its row gone or not. It may be left at any moment. While iterating it raises `UnavailableError` when the
+            server was not reached in time, `DecodeError` for a note that is none.
+
+        Cancellation: each step is a checkpoint; nothing is lost.
+        Delivery: the latest note wins: of several within a tenth of a second the last one comes. A message that is lost
+            costs up to 5 s; of a job that keeps no result, a second. The last notes of such a job may go with its row. A
+            new attempt begins anew.
+        """
+        return Followed(self._owner, self.id, ProgressReader())
+
+    def logs(self) -> Followed[str]:
+        """Follow the job's log: `async for line in handle.logs()`.
+
+        Returns:
+            An asynchronous iterator: the lines that are there, then each later one, until the job has ended. Where lines
+            are gone before they could be read, for a log keeps the last 100 and 64 KiB, a `MissedLines` stands among
+            them: text that says so, with their number. Else as `progress`.
+
+        Cancellation: each step is a checkpoint; nothing is lost.
+        Delivery: each line that is read comes once, in order. A message that is lost costs up to 5 s; of a job that
+            keeps no result, a second. The last lines of such a job may go with its row.
+        """
+        return Followed(self._owner, self.id, LogReader())
+
+
+def raise_one(outcomes: list[EchoMQError | None]) -> None:
+    """Raise what became of the one job that was asked for."""
+    for error in outcomes:
+        if error is not None:
+            raise error
 
 
 @final

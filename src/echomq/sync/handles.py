@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 import attrs
-import redis
 
+from echomq._follow import NOT_OFTENER, NOTES, REREAD_AFTER, LogReader, Look, Progress, ProgressReader, Reader
 from echomq.protocol.times import to_wait
-from echomq.results import REREAD_AFTER, Ended, read_outcome
-from echomq.sync.runner import BROKEN, mapped, reply_text
+from echomq.results import Ended, raise_one, read_outcome
+from echomq.sync.listening import Listener
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from echomq._items import CancelOutcome
     from echomq.protocol.states import State
     from echomq.results import EnqueueOutcome
@@ -21,9 +23,7 @@ if TYPE_CHECKING:
     from echomq.transitions import JobInFull
 
 R_co = TypeVar("R_co", covariant=True)
-
-_PAUSE: Final = 0.2
-"""Seconds before a lost subscription is tried again."""
+T = TypeVar("T")
 
 
 @final
@@ -64,7 +64,7 @@ class JobHandle(Generic[R_co]):
                 raise self._late(timeout)
             return ended.value
         deadline = None if timeout is None else time.monotonic() + timeout
-        listener = _Listener(self._owner.runner.pool, self._owner.keys.result_channel(self.id))
+        listener = Listener(self._owner.runner.pool, self._owner.keys.result_channel(self.id))
         try:
             while True:
                 listener.open()
@@ -74,7 +74,7 @@ class JobHandle(Generic[R_co]):
                 left = REREAD_AFTER if deadline is None else min(REREAD_AFTER, deadline - time.monotonic())
                 if left <= 0:
                     raise self._late(timeout)
-                listener.wait(left)
+                listener.wait(left, NOTES)
         finally:
             listener.close()
 
@@ -97,48 +97,33 @@ class JobHandle(Generic[R_co]):
         """Cancel the job. See `echomq.Queue.cancel`."""
         return self._owner.cancel(self.id, reason=reason)
 
+    def reschedule(self, *, delay: float | dt.timedelta | None = None, at: dt.datetime | None = None) -> None:
+        """Give the job another time, while it waits. See `echomq.JobHandle.reschedule`."""
+        raise_one(self._owner.reschedule([self.id], delay=delay, at=at))
 
-@final
-class _Listener:
-    """A subscription to one channel. A lost connection is opened again; the row is read in between."""
+    def promote(self) -> None:
+        """Let the job run now, if it waits for its time. See `echomq.JobHandle.promote`."""
+        raise_one(self._owner.promote([self.id]))
 
-    def __init__(self, pool: redis.ConnectionPool, channel: str) -> None:
-        self._pool = pool
-        self._channel = channel
-        self._pubsub: redis.client.PubSub | None = None
+    def progress(self) -> Iterator[Progress]:
+        """Follow how far the job is: `for note in handle.progress()`. See `echomq.JobHandle.progress`."""
+        return self._follow(ProgressReader())
 
-    def open(self) -> None:
-        """Subscribe, if that does not stand, and wait for the confirmation: then no later message is missed.
+    def logs(self) -> Iterator[str]:
+        """Follow the job's log: `for line in handle.logs()`. See `echomq.JobHandle.logs`."""
+        return self._follow(LogReader())
 
-        Raises:
-            PermissionDeniedError: The ACL user may not listen to it.
-        """
-        if self._pubsub is not None:
-            return
-        self._pubsub = redis.client.PubSub(self._pool)
+    def _follow(self, reader: Reader[T]) -> Iterator[T]:
+        listener = Listener(self._owner.runner.pool, self._owner.keys.result_channel(self.id))
         try:
-            self._pubsub.subscribe(self._channel)
-            self._pubsub.get_message(timeout=REREAD_AFTER)
-        except (redis.RedisError, OSError) as error:
-            self._lost(error)
-
-    def wait(self, seconds: float) -> None:
-        """Wait for a message, or for the time to pass."""
-        if self._pubsub is None:
-            time.sleep(min(seconds, _PAUSE))
-            return
-        try:
-            self._pubsub.get_message(timeout=seconds)
-        except (redis.RedisError, OSError) as error:
-            self._lost(error)
-
-    def close(self) -> None:
-        """Give the connection back."""
-        if self._pubsub is not None:
-            self._pubsub.close()
-            self._pubsub = None
-
-    def _lost(self, error: Exception) -> None:
-        self.close()
-        if reply_text(error) is not None and not isinstance(error, BROKEN):
-            raise mapped(error, call=f"SUBSCRIBE {self._channel}") from error
+            while True:
+                listener.open()
+                next_at = time.monotonic() + NOT_OFTENER
+                look = Look(reader, self._owner.job(self.id, log=reader.with_log))
+                yield from look.new
+                if look.over:
+                    return
+                listener.wait(look.again, reader.deaf)
+                time.sleep(max(0.0, next_at - time.monotonic()))
+        finally:
+            listener.close()

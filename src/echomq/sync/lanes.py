@@ -11,6 +11,7 @@ from echomq.limits import LaneOptions, lane_name, spell_lane
 from echomq.transitions import MAX_ROUND, read_lanes, set_lane
 
 if TYPE_CHECKING:
+    from echomq.sweeps import CancelReport
     from echomq.sync.queue import Queue
     from echomq.transitions import Page
     from echomq.transitions.settings import Named
@@ -62,6 +63,10 @@ class Lane:
             if removed < bound:
                 break
         return total
+
+    def cancel(self, *, reason: str = "", progress: Callable[[int], None] | None = None) -> CancelReport:
+        """Cancel all of the lane's jobs. See `echomq.Lane.cancel`."""
+        return self._queue.cancel_where(lane=self.name, reason=reason, progress=progress)
 
     def browse(self, state: str = "pending", *, offset: int = 0, count: int = 50, reverse: bool = False) -> Page:
         """Read a page of the lane's jobs that are `pending` or `active`. See `echomq.Lane.browse`."""

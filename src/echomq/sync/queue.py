@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from echomq._bulk import not_sent
 from echomq._items import (
-    CANCEL_STATES,
     MINTS,
+    cancel_outcome,
     check_ids,
     check_page,
     check_reason,
+    dedup_key,
+    dedup_shown,
     holder_of,
+    new_due,
     reassign_error,
     redrive_error,
     remove_error,
+    reschedule_error,
     taken,
 )
 from echomq._options import EnqueueOptions, JobOptions
@@ -25,8 +29,12 @@ from echomq.limits import QueueOptions, QueueSettings, lane_name, spell_queue
 from echomq.protocol.ids import check_id
 from echomq.protocol.refusals import COLLISION, Verdict
 from echomq.protocol.times import to_seconds
+from echomq.repairs import RepairReport, obliterate_walk, repair_walk
+from echomq.sweeps import CancelReport, cancel_walk
+from echomq.sync.driving import drive, each
 from echomq.sync.handles import JobHandle
 from echomq.sync.lanes import Lane, Lanes
+from echomq.sync.morgue import Morgue
 from echomq.sync.schedules import Schedules
 from echomq.transitions import (
     MAX_CALL_BYTES,
@@ -35,6 +43,7 @@ from echomq.transitions import (
     CancelRequest,
     Counts,
     JobInFull,
+    NewTime,
     Page,
     Reassignment,
     age,
@@ -48,6 +57,8 @@ from echomq.transitions import (
 )
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from echomq._bulk import Content
     from echomq._items import CancelOutcome
     from echomq.protocol.codec import Codec
@@ -193,11 +204,23 @@ class Queue:
     def cancel(self, id: str, *, reason: str = "") -> CancelOutcome:
         """Cancel a job. See `echomq.Queue.cancel`."""
         item = CancelRequest(check_id(id), check_reason(reason))
-        verdict = self._multi("cancel", [item])[0]
-        error = verdict.error(id=id, queue=self.name, expected=CANCEL_STATES)
-        if error is not None:
-            raise error
-        return "asked" if verdict.code == "asked" else "cancelled"
+        return cancel_outcome(self._multi("cancel", [item])[0], id, self.name)
+
+    def cancel_dedup(self, key: str, *, reason: str = "") -> CancelOutcome:
+        """Cancel the job that holds a dedup key. See `echomq.Queue.cancel_dedup`."""
+        item = CancelRequest("", check_reason(reason), dedup=dedup_key(key))
+        return cancel_outcome(self._multi("cancel", [item])[0], dedup_shown(key), self.name)
+
+    def reschedule(
+        self, ids: Iterable[str], *, delay: float | dt.timedelta | None = None, at: dt.datetime | None = None
+    ) -> list[EchoMQError | None]:
+        """Give jobs that wait another time. See `echomq.Queue.reschedule`."""
+        due = new_due(delay, at)
+        return self._each("reschedule", check_ids(ids), reschedule_error, lambda id: NewTime(id, due))
+
+    def promote(self, ids: Iterable[str]) -> list[EchoMQError | None]:
+        """Let scheduled jobs run now. See `echomq.Queue.promote`."""
+        return self.reschedule(ids, delay=0)
 
     def remove(self, ids: Iterable[str]) -> list[EchoMQError | None]:
         """Erase jobs that do not run. See `echomq.Queue.remove`."""
@@ -219,16 +242,11 @@ class Queue:
         error_of: Callable[[Verdict, str, str], EchoMQError | None],
         item: Callable[[str], Any] = str,
     ) -> list[EchoMQError | None]:
-        answers: list[EchoMQError | None] = []
-        for start in range(0, len(ids), MAX_ITEMS):
-            some = ids[start : start + MAX_ITEMS]
-            try:
-                verdicts = self._multi(verb, list(map(item, some)))
-            except EchoMQError as error:
-                answers += [error] * len(some)
-            else:
-                answers += [error_of(verdict, id, self.name) for id, verdict in zip(some, verdicts, strict=True)]
-        return answers
+        outcomes = each(self.runner, self.keys, verb, list(map(item, ids)))
+        return [
+            error_of(outcome, id, self.name) if isinstance(outcome, Verdict) else outcome
+            for id, outcome in zip(ids, outcomes, strict=True)
+        ]
 
     def job(self, id: str, *, log: bool = False) -> JobInFull | None:
         """Read a job's row, its place and, if asked, its log; None when it has no row."""
@@ -289,6 +307,33 @@ class Queue:
         """Answer the job next in turn and for how many seconds it has been ready; None when none is."""
         oldest = self.runner.run(age(self.keys, self.runner.call()))
         return None if oldest is None else (oldest[0], to_seconds(oldest[1]))
+
+    # --- control and recovery ---------------------------------------------------------------
+
+    def cancel_where(
+        self,
+        *,
+        task: str | None = None,
+        lane: str | None = None,
+        reason: str = "",
+        progress: Callable[[int], None] | None = None,
+    ) -> CancelReport:
+        """Cancel all jobs of a task, or of a lane, or of a task in a lane. See `echomq.Queue.cancel_where`."""
+        walk = cancel_walk(self.keys, task=task, lane=lane, reason=reason)
+        return drive(self.runner, self.keys, walk, progress)
+
+    @property
+    def dead(self) -> Morgue:
+        """Its dead jobs: `for job in queue.dead.find(error="Timeout")`, to redrive or remove some or all."""
+        return Morgue(self)
+
+    def repair(self, progress: Callable[[int], None] | None = None) -> RepairReport:
+        """Bring rows, sets, logs, dedup keys and lanes together again. See `echomq.Queue.repair`."""
+        return drive(self.runner, self.keys, repair_walk(self.keys), progress)
+
+    def obliterate(self, *, force: bool = False, progress: Callable[[int], None] | None = None) -> int:
+        """Erase the queue, and answer how many jobs went. See `echomq.Queue.obliterate`."""
+        return drive(self.runner, self.keys, obliterate_walk(self.keys, force=force), progress)
 
 
 def _place(

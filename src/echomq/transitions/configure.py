@@ -24,7 +24,9 @@ def configure(
         keys: The queue.
         call: Who calls.
         settings: `events` (none, failures, all), `limit` (jobs running at once, 1 to a million), `rate`
-            (`RateLimit.spell`), `max_size` (jobs waiting at once, 1 to 10^12); "" clears one.
+            (`RateLimit.spell`), `max_size` (jobs waiting at once, 1 to 10^12), `dead_max` and `done_max` (dead jobs, and
+            results, that are kept, 1 to 10^9), `dead_age` (how long the dead are kept, 1 ms to a century, in ms); ""
+            clears one.
         only_unset: Leave what is set already as it is: the word of a program, where the operator's wins.
     """
     argv = (call.client, call.number, 1 if only_unset else 0, *pairs(settings))

@@ -32,6 +32,12 @@ class Settings:
     """Why none of its jobs may start now, but for a pause; empty when they may."""
     again_ms: int | None
     """In how long that is looked at again, ms; None: they may start."""
+    dead_max: int | None = None
+    """How many dead jobs are kept; None: as many as without a setting."""
+    dead_age_ms: int | None = None
+    """For how long dead jobs are kept, ms; None: as long as without a setting."""
+    done_max: int | None = None
+    """How many results are kept; None: as many as without a setting."""
 
 
 def read_settings(keys: QueueKeys, call: Call) -> Transition[Settings]:
@@ -49,6 +55,9 @@ def read_settings(keys: QueueKeys, call: Call) -> Transition[Settings]:
             limits=Limits.parse(limits),
             closed=tuple(reason.decode() for reason in reply[5]),
             again_ms=None if reply[6] < 0 else int(reply[6]),
+            dead_max=int(reply[7]) if reply[7] else None,
+            dead_age_ms=int(reply[8]) if reply[8] else None,
+            done_max=int(reply[9]) if reply[9] else None,
         )
 
     return Transition("read_settings", keys, (call.client, 0), read)

@@ -1,0 +1,67 @@
+"""Runs walks (`echomq._walks`) for programs that block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from echomq._walks import Ask, Each, Outcomes, Plain, Rows, Step, Tell, Wait, Walk, chunks
+from echomq.errors import EchoMQError
+from echomq.transitions import MAX_ITEMS, MULTI, read_job
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from echomq.protocol.keys import QueueKeys
+    from echomq.sync.runner import Runner
+
+R = TypeVar("R")
+
+
+def perform(runner: Runner, keys: QueueKeys, step: Step, progress: Callable[[int], None] | None) -> Any:
+    """Do what a walk wants next."""
+    match step:
+        case Ask(build):
+            return runner.run(build(runner.call()))
+        case Each(verb, items):
+            return each(runner, keys, verb, items)
+        case Plain(args):
+            return runner.command(*args)
+        case Rows(ids):
+            return [runner.run(read_job(keys, runner.call(), id)) for id in ids]
+        case Wait(seconds):
+            time.sleep(seconds)
+        case Tell(count):
+            if progress is not None:
+                progress(count)
+    return None
+
+
+def each(runner: Runner, keys: QueueKeys, verb: str, items: Sequence[Any]) -> Outcomes:
+    """Run a multi-item verb, as many items a call as fit; a call that fails is the outcome of each of its items."""
+    outcomes: Outcomes = []
+    for some in chunks(items, MAX_ITEMS):
+        try:
+            outcomes += runner.remembered(keys, verb, lambda call, some=some: MULTI[verb](keys, call, some))  # type: ignore[misc]
+        except EchoMQError as error:
+            outcomes += [error] * len(some)
+    return outcomes
+
+
+def drive(runner: Runner, keys: QueueKeys, walk: Walk[R], progress: Callable[[int], None] | None = None) -> R:
+    """Run a walk to its end."""
+    answer, problem = None, None
+    with closing(walk):
+        while True:
+            try:
+                step = walk.send(answer) if problem is None else walk.throw(problem)
+            except StopIteration as stop:
+                found: R = stop.value
+                return found
+            answer, problem = None, None
+            try:
+                answer = perform(runner, keys, step, progress)
+            except EchoMQError as error:
+                problem = error
