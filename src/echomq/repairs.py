@@ -109,6 +109,7 @@ class _Repair:
         self._did = {"mended": 0, "buried": 0, "dropped": 0}
         self._unknown: dict[str, None] = {}
         self._lanes: set[str] = set()
+        self._no_lanes: set[str] = set()  # what the script could only stumble over
         self._any_dedup = False
         self._problem: EchoMQError | None = None
 
@@ -118,7 +119,7 @@ class _Repair:
         if self._any_dedup:
             yield from _scan(self._keys, scan_pattern(self._keys)[:-1] + "dedup:*", self._dedups_of)
         yield from self._rota()
-        yield from self._look(Look("lane", name) for name in sorted(self._lanes - {""}))
+        yield from self._look(Look("lane", name) for name in sorted(self._lanes - self._no_lanes - {""}))
         yield from self._look([Look("lane", "")])
         if self._problem is not None:
             raise self._problem
@@ -203,6 +204,9 @@ class _Repair:
         if error.code != "WRONGTYPE":
             raise error
         self._nobodys(suffix)
+        match = _LANE_SET.fullmatch(suffix)
+        if match is not None:
+            self._no_lanes.add(match[1])
 
     def _nobodys(self, name: str) -> None:
         if len(self._unknown) < MOST_UNKNOWN:

@@ -43,7 +43,7 @@ async def test_find_shows_what_is_known(client: Client, queue: Queue, redis_clie
     assert found[1].age < 60
     assert found[0].reason
     ids = [
-        [job.id async for job in queue.dead.find(**filters)]  # type: ignore[arg-type]
+        [job.id async for job in queue.dead.find(**filters)]
         for filters in (
             {"task": "send"},
             {"error": "KeyError"},

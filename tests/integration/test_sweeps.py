@@ -7,7 +7,7 @@ import pytest
 
 from echomq import App, CancelReport, Client, Job, JobHandle, JobNotFoundError, JobStateError, Queue, sync
 from echomq.protocol.records import JobRecord
-from tests.integration.working import claim_one, complete, fail, until
+from tests.integration.working import claim_one, complete, until
 from tests.worker.support import running
 
 pytestmark = pytest.mark.anyio
@@ -131,7 +131,7 @@ async def test_cancel_where_while_work_goes_on(app: App, queue_name: str) -> Non
 
     async with app:
         queue = app.queue(queue_name)
-        targets = [each for each in await app.enqueue_many(drop.call() for _ in range(400))]
+        targets = await app.enqueue_many(drop.call() for _ in range(400))
         async with running(app, concurrency=20):
             kept: list[JobHandle[None]] = []
 
@@ -155,17 +155,6 @@ async def test_cancel_where_while_work_goes_on(app: App, queue_name: str) -> Non
             await until(lambda: len(ended) == 200)
         assert {handle.id for handle in kept} == set(ended)
         assert all(isinstance(each, JobHandle) for each in targets)
-
-
-async def test_asked_job_that_fails_ends_as_cancelled(client: Client, queue: Queue) -> None:
-    """And is not met again by the walk."""
-    await queue.enqueue(b"", task="t")
-    job = await claim_one(client, queue)
-    assert await queue.cancel_where(task="t") == CancelReport(cancelled=0, asked=1)
-    assert await queue.cancel_where(task="t") == CancelReport(cancelled=0, asked=1)
-    assert job.record.task == "t"
-    with pytest.raises(AssertionError):
-        await fail(client, queue, KeyError())  # nothing is ready
 
 
 def test_sync_queues_cancel_the_same(sync_client: sync.Client, queue_name: str) -> None:

@@ -50,6 +50,11 @@ def test_settings_are_spelled_and_none_clears() -> None:
     """What is not named is not sent."""
     assert spell_queue({"limit": 5, "rate": Rate(2, burst=3)}) == {"limit": "5", "rate": "2 1000 3"}
     assert spell_queue({"events": "all", "max_size": 10**12}) == {"events": "all", "max_size": "1000000000000"}
+    assert spell_queue({"dead_max": 5, "dead_age": dt.timedelta(days=1), "done_max": 10**9}) == {
+        "dead_max": "5",
+        "dead_age": "86400000",
+        "done_max": "1000000000",
+    }
     assert spell_queue({"events": None, "limit": None}) == {"events": "", "limit": ""}
     assert spell_lane("a", {"weight": 1000, "limit": 1, "rate": None}) == {"weight": "1000", "limit": "1", "rate": ""}
     assert spell_lane("", {"limit": None, "weight": 2}) == {"limit": "", "weight": "2"}
@@ -58,7 +63,12 @@ def test_settings_are_spelled_and_none_clears() -> None:
 @pytest.mark.parametrize(
     ("lane", "given", "error", "shown"),
     [
-        (None, {}, TypeError, "events, limit, rate, max_size"),
+        (None, {}, TypeError, "events, limit, rate, max_size, dead_max, dead_age, done_max"),
+        (None, {"dead_max": 0}, ValueError, "dead_max .*0"),
+        (None, {"done_max": 10**9 + 1}, ValueError, "done_max"),
+        (None, {"dead_age": 0}, ValueError, "dead_age .*0"),
+        (None, {"dead_age": "1d"}, TypeError, "dead_age: .*1d"),
+        (None, {"dead_age": -5}, ValueError, "dead_age: .*-5"),
         (None, {"weight": 1}, TypeError, "weight"),
         (None, {"events": "some"}, ValueError, "'some'"),
         (None, {"events": []}, ValueError, r"\[\]"),

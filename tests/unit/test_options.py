@@ -13,7 +13,7 @@ from echomq._options import JobOptions, options_of
 
 
 def where(options: JobOptions) -> tuple[Any, ...]:
-    """Spell what stands before the row's fields: priority, delay, moment, dedup key, rule, lane."""
+    """Spell what stands before the row's fields: priority, due time, moments of its end, dedup key, rule, lane."""
     return options.new_job("", b"").arguments()[1:7]
 
 
@@ -43,7 +43,7 @@ def test_later_options_win() -> None:
     assert where(replacing)[4] == "replace"
     assert where(laned.with_({"dedup_mode": "reject"}))[4] == 60_000
     assert where(replacing.with_({"dedup_window": 5}))[4] == 5000
-    assert where(options_of(at=dt.datetime(2030, 1, 1, tzinfo=dt.UTC)).with_({"delay": 1}))[1:3] == ("+1000", "")
+    assert where(options_of(at=dt.datetime(2030, 1, 1, tzinfo=dt.UTC)).with_({"delay": 1}))[1] == "+1000"
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,25 @@ def test_tasks_and_stubs_take_them() -> None:
     assert where(call.options)[3:6] == ("k", "replace", "acme")
     with pytest.raises(InvalidJobError):
         stub.options(dedup_mode="replace")
+
+
+def test_options_say_until_when_a_job_may_start_and_last() -> None:
+    """Durations count from admission, by the server's clock; moments are what they are."""
+    options = options_of(expires=1.5, deadline=dt.timedelta(minutes=2))
+    moment = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
+    assert where(options)[2] == "+1500 +120000"
+    assert where(options_of(expires=moment))[2] == "1893456000000 0"
+    assert where(options_of(deadline=moment))[2] == "0 1893456000000"
+    assert where(options.with_({"deadline": 5}))[2] == "+1500 +5000"
+    assert where(options.with_({"deadline": None}))[2] == "+1500 +120000"
+
+
+@pytest.mark.parametrize("name", ["expires", "deadline"])
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(-1, ValueError), (float("inf"), ValueError), (dt.datetime(2030, 1, 1), ValueError), ("1", TypeError)],  # noqa: DTZ001 - naive
+)
+def test_options_refuse_moments_that_are_none(name: str, value: Any, error: type[Exception]) -> None:
+    """The message names the option."""
+    with pytest.raises(error, match=f"{name}: "):
+        options_of(**{name: value})

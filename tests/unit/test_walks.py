@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from echomq import Rate
-from echomq._walks import STEP, Ask, Query, Rows, Tell, Wait, walk_set
+from echomq._walks import STEP, Ask, Each, Query, Rows, Tell, Wait, walk_set
 from echomq.morgue import Pacer, dead_walk, find_walk
 from echomq.protocol.ids import mint
 from echomq.protocol.keys import QueueKeys
@@ -147,6 +147,7 @@ def test_redrive_walk_waits_between_its_jobs() -> None:
     walk = dead_walk(KEYS, "redrive", {}, 3, Rate(3), lambda: now)
     wanted: list[Any] = []
     answer: Any = None
+    done = 0
     while True:
         try:
             step = walk.send(answer)
@@ -162,9 +163,9 @@ def test_redrive_walk_waits_between_its_jobs() -> None:
                 wanted.append(round(seconds, 3))
             case Tell(count):
                 wanted.append(f"told {count}")
-            case _:
-                wanted.append(len(step.items))
-                answer = [Verdict("ok") for _ in step.items]
+            case Each(items=items):
+                wanted.append(len(items))
+                answer = [Verdict("ok") for _ in items]
     assert done == 3
     assert wanted == [1, "told 1", 0.333, 1, "told 2", 0.333, 1, "told 3"]
 
