@@ -212,7 +212,7 @@ class QueueOrders(QueueBase):
             PermissionDeniedError: The ACL user may not `SCAN`.
             UnavailableError: The server was not reached in time; some of the queue may be gone.
 
-        Server effect: first the queue is marked as closing, so that enqueues and settings are refused; then up to 256
+        Server effect: first the queue is marked as closing, so that enqueues and settings are refused; then up to 128
             jobs go at once, dedup keys with them, and those who wait for a result are told. Its own keys go last.
         Cancellation: a checkpoint. It stays closing; another call goes on, `resume` lets it live with what is left.
         Delivery: may be repeated.

@@ -25,7 +25,7 @@ import anyio
 import attrs
 
 from echomq.errors import EchoMQError
-from echomq.transitions import Call, Found, JobInFull, Transition, find, read_job
+from echomq.transitions import MAX_ROUND, Call, Found, JobInFull, Transition, find, read_job
 
 if TYPE_CHECKING:
     from echomq._queue_base import QueueBase
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 T = TypeVar("T")
 
-STEP: Final = 256
-"""Jobs that one step looks at: it holds the server for about half a millisecond."""
+STEP: Final = MAX_ROUND
+"""Jobs that one step looks at."""
 AT_ONCE: Final = 32
 """Rows that are read at the same time; each may be a megabyte and more."""
 

@@ -26,7 +26,7 @@ from echomq.errors import EchoMQError, JobStateError, ServerError
 from echomq.protocol.ids import check_id
 from echomq.protocol.keys import check_lane_name
 from echomq.protocol.refusals import KIND
-from echomq.transitions import Look, Obliteration, obliterate
+from echomq.transitions import MAX_ROUND, Look, Obliteration, obliterate
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SCAN_COUNT: Final = 512
 """Keys of the server that one SCAN looks at."""
-ROUND: Final = 256
+ROUND: Final = MAX_ROUND
 """Jobs that one round erases, and keys that it is told of, at most."""
 MOST_UNKNOWN: Final = 100
 """Keys without an owner that a report names at most."""
