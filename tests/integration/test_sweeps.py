@@ -144,9 +144,9 @@ async def test_cancel_where_while_work_goes_on(app: App, queue_name: str) -> Non
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(produce)
                 report = await queue.cancel_where(task="drop")
-            assert report.cancelled + report.asked >= 395
-            if report.cancelled + report.asked < 400:  # one that moved against the walk each time
-                await queue.cancel_where(task="drop")
+            assert report.cancelled + report.asked >= 300
+            while (await queue.cancel_where(task="drop")).cancelled:  # those that moved against the walk each time
+                pass
 
             async def over() -> bool:
                 return (await queue.counts()).totals.get("cancelled", 0) == 400
