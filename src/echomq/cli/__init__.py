@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import click
 
+from echomq.cli.cancel import cancel
+from echomq.cli.morgue import dead, redrive
+from echomq.cli.repairs import obliterate, repair
 from echomq.cli.schedules import schedules
 
 
@@ -19,4 +22,5 @@ def main() -> None:
     """Look after the queues of echomq."""
 
 
-main.add_command(schedules)
+for command in (cancel, dead, obliterate, redrive, repair, schedules):
+    main.add_command(command)
