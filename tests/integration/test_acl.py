@@ -25,7 +25,7 @@ RIGHTS = {
 }
 READS_AND_ORDERS = {
     "enqueue", "cancel", "remove", "redrive", "pause", "resume", "configure", "counts", "read_job", "browse", "age",
-    "reassign", "drain", "set_lane", "read_lanes", "read_settings",
+    "reassign", "drain", "set_lane", "read_lanes", "read_settings", "reschedule", "find", "repair", "obliterate",
 }  # fmt: skip
 WORKS = {
     "claim", "extend", "complete", "fail", "release", "snooze", "end", "rate_limited", "progress", "checkpoint", "log", "trim",
@@ -140,8 +140,24 @@ async def test_acl_documented_rights_suffice(place: Place) -> None:
             worker.stop()
         async with echomq.open_client(place.url("client")) as client:
             assert await client.handle(shut.id, "files").state() == "pending"
+            await recover(client.queue("files"))
     assert place.admin.execute_command("ACL", "LOG") == []
     assert [log for log in logs if log["event"].endswith(("unknown", "channel_failed", "park_failed"))] == []
+
+
+async def recover(queue: echomq.Queue) -> None:
+    """Do what an operator does when things went wrong."""
+    for lane in ("", "a"):
+        later = await queue.enqueue(b"", task="later", delay=60, lane=lane)
+        await later.promote()
+        await later.reschedule(delay=60)
+    assert (await queue.cancel_where(task="later")).cancelled == 2
+    assert [line async for line in later.logs()] == []
+    assert [job async for job in queue.dead.find()] == []
+    assert await queue.dead.redrive() == 0
+    await queue.enqueue(b"", lane="a")
+    assert (await queue.repair()).unknown == ()
+    assert await queue.obliterate(force=True) >= 2
 
 
 def test_acl_sync_client_needs_no_more(place: Place) -> None:
@@ -170,6 +186,8 @@ def test_acl_lists_are_those_of_the_scripts(name: str, verbs: set[str]) -> None:
         "unsubscribe",
         "blpop",
         "info",
+        "scan",
+        "zscan",
     }
     listed = {right[1:] for right in RIGHTS[name] if right.startswith("+")} - own
     called = {
