@@ -43,10 +43,10 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(hiredis|orjson|os|pathlib|redis|ssl|structlog|trio|types|typing|typing_extensions|uuid)(\..*)?"),
     # Private modules, whose objects are mentioned by annotations only, and classes that are imported for annotations.
     (r"py:.*", r"echomq\._.*"),
-    (r"py:.*", r"Random|Channels|Closed|EventLevel|Group|LimitScope|StampedJob|WireClient"),
+    (r"py:.*", r"Random|CancelOutcome|Channels|Closed|EventLevel|Group|LimitScope|StampedJob|WireClient"),
     # Builtins, the names of a stub, and type variables.
     (r"py:.*", r"(Any|BaseException|Exception|RuntimeError|TypeError|ValueError|OSError|TimeoutError|KeyError|None)"),
-    (r"py:.*", r"(bool|bytes|dict|float|frozenset|int|list|object|set|str|tuple|type|timedelta|Ellipsis|\.\.\.)"),
+    (r"py:.*", r"(bool|bytes|dict|float|frozenset|int|list|object|set|str|tuple|type|timedelta|dt\.\w+|Ellipsis|\.\.\.)"),
     (r"py:.*", r"(.*\.)?_?[A-Z]([a-z]*_co|_contra)?"),
 ]
 
