@@ -36,7 +36,7 @@ AHEAD_MS = 365 * 24 * 3600 * 1000
 """How far ahead scheduled jobs are due."""
 
 _ITEM = [text.split()[0] for text in load("enqueue").header.item]
-_AT_MS = _ITEM.index("at_ms")
+_DUE = _ITEM.index("due")
 _FIELDS = _ITEM.index("fields") + 1
 PHASES = {
     "enqueue": "enqueue",
@@ -107,7 +107,7 @@ class Queue:
         for number in range(count):
             item = self._template.make(number)
             if at_ms:
-                item[_AT_MS] = at_ms + number
+                item[_DUE] = at_ms + number
             items += item
         return self._command("enqueue", *items)
 

@@ -10,6 +10,7 @@ SIDES = {
     "ceiling": "benchmarks.ceiling_side",
     "idle": "benchmarks.idle",
     "lanes": "benchmarks.lanes_side",
+    "ping": "benchmarks.ping_side",
 }
 
 if __name__ == "__main__":

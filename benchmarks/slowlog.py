@@ -38,12 +38,14 @@ def quantile(ordered: list[int], part: float) -> int:
     return ordered[max(0, math.ceil(part * len(ordered)) - 1)]
 
 
-def _scripts(client: redis.Redis) -> int:
+def calls(client: redis.Redis) -> int:
+    """Answer how many scripts the server has run."""
     info: Any = client.info("commandstats")
     return int(info.get("cmdstat_evalsha", {"calls": 0})["calls"])
 
 
-def _times(client: redis.Redis, calls: int) -> dict[str, Times]:
+def times(client: redis.Redis, ran: int) -> dict[str, Times]:
+    """Answer the times of the calls that its slow log holds, ms, by verb; `ran` is how many there were."""
     by_verb: dict[str, list[int]] = defaultdict(list)
     entries: Any = client.execute_command("SLOWLOG", "GET", MOST_ENTRIES)
     for entry in entries:
@@ -51,11 +53,11 @@ def _times(client: redis.Redis, calls: int) -> dict[str, Times]:
         if command[0].upper() == b"EVALSHA":
             by_verb[VERBS[command[1]]].append(us)
     found: dict[str, Times] = {}
-    for verb, times in sorted(by_verb.items()):
-        times.sort()
-        quantiles = {f"p{part * 100:g}": quantile(times, part) / 1000 for part in (0.5, 0.99, 0.999)}
-        found[verb] = {"calls": len(times), **quantiles, "longest": times[-1] / 1000}
-    quick = calls - sum(map(len, by_verb.values()))
+    for verb, took in sorted(by_verb.items()):
+        took.sort()
+        quantiles = {f"p{part * 100:g}": quantile(took, part) / 1000 for part in (0.5, 0.99, 0.999)}
+        found[verb] = {"calls": len(took), **quantiles, "longest": took[-1] / 1000}
+    quick = ran - sum(map(len, by_verb.values()))
     return found | ({NOT_LOGGED: {"calls": quick}} if quick else {})
 
 
@@ -77,8 +79,8 @@ def measure(
             ("drain", drain, ("drain", server.url, drain, CONCURRENCY)),
         ):
             client.execute_command("SLOWLOG", "RESET")
-            before = _scripts(client)
+            before = calls(client)
             ask("echomq", *arguments)
-            found[phase] = _times(client, _scripts(client) - before)
+            found[phase] = times(client, calls(client) - before)
             advance(jobs)
     return found
