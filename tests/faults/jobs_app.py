@@ -92,6 +92,13 @@ async def disorderly(job: Job, n: int) -> None:
         raise RuntimeError(f"{n}, on purpose")
 
 
+@app.task(queue=QUEUE)
+async def plain(job: Job, n: int) -> None:
+    """Do nothing; one in ten fails at first."""
+    if n % 10 == 0 and job.failures == 0:
+        raise RuntimeError(f"{n}, on purpose")
+
+
 class NeedsThree(Exception):  # noqa: N818
     """An exception that cannot be made again from its arguments, and cannot be shown."""
 

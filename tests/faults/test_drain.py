@@ -28,6 +28,9 @@ BACKLOG = 2000
 """Jobs that are kept ready, so that workers never wait for the producer and the queue never grows."""
 ROUND = 200
 MEGABYTE = 1 << 20
+DISORDER = {"failed": 11, "dead": 1}
+"""Of a hundred: one in ten fails and one in a hundred is too slow, once each; one in a hundred fails twice, and dies."""
+ONE_IN_TEN = {"failed": 10, "dead": 0}
 
 
 @attrs.frozen
@@ -40,6 +43,8 @@ class Sample:
     keys: int
     """All keys but those of remembered calls, which come with each client and go by themselves."""
     remembered: int
+    events: int
+    """Entries of the stream of events."""
     memory: int
     """Bytes that the server uses."""
     worker: int
@@ -73,6 +78,10 @@ class Soak:
     changes: int
     """How often a worker leaves and another joins."""
     say: Callable[[str], None]
+    task: str = "disorderly"
+    """What each job does; it gets a number."""
+    options: tuple[str, ...] = ("--concurrency", "100", "--lease", "15", "--grace", "2", "--cleanup", "2")
+    """What the workers are told."""
     enqueued: int = 0
     samples: list[Sample] = attrs.field(factory=list)
     workers: list[WorkerProcess] = attrs.field(factory=list)
@@ -84,8 +93,7 @@ class Soak:
 
     def join(self, stack: ExitStack) -> None:
         """Start one more worker."""
-        options = ("--concurrency", "100", "--lease", "15", "--grace", "2", "--cleanup", "2")
-        worker = WorkerProcess(self.server.url, self.peek.keys.queue, *options, app=APP)
+        worker = WorkerProcess(self.server.url, self.peek.keys.queue, *self.options, app=APP)
         stack.callback(worker.end)
         self.workers.append(worker)
         worker.wait_for("worker_started", 40)
@@ -100,7 +108,7 @@ class Soak:
         """Fill the backlog up."""
         while self.enqueued < self.jobs and self.client.zcard(self.peek.keys.pending) <= BACKLOG - ROUND:
             numbers = range(self.enqueued, min(self.enqueued + ROUND, self.jobs))
-            items = [NewJob(task="disorderly", payload=orjson.dumps({"args": [n]})) for n in numbers]
+            items = [NewJob(task=self.task, payload=orjson.dumps({"args": [n]})) for n in numbers]
             verdicts = self.peek.run(transitions.enqueue(self.peek.keys, Call("soak"), items))
             assert {verdict.code for verdict in verdicts} == {"admitted"}
             self.enqueued += len(items)
@@ -126,13 +134,14 @@ class Soak:
                 self.peek.count("completed") + self.peek.count("dead"),
                 len(snap.entries) - remembered,
                 remembered,
+                int(self.client.xlen(self.peek.keys.events)),  # type: ignore[arg-type]
                 int(self.client.info("memory")["used_memory"]),
                 resident(self.workers[0].pid),
             )
         )
         it = self.samples[-1]
         self.say(
-            f"{it.seconds:7.0f} s {it.ended:8,d} ended {it.keys:6,d} keys {it.remembered:5,d} remembered calls "
+            f"{it.seconds:7.0f} s {it.ended:8,d} ended {it.keys:6,d} keys {it.events:6,d} events {it.remembered:5,d} remembered calls "
             f"{it.memory / MEGABYTE:7.1f} MB server {it.worker / MEGABYTE:7.1f} MB worker {len(self.workers)} workers"
         )
 
@@ -163,12 +172,16 @@ class Soak:
         while self.client.exists(self.peek.keys.dead):
             self.clear_dead()
 
-    def assert_drained(self) -> None:
-        """Hold that each job ended once, and that nothing is left behind."""
-        # One in ten failed and one in a hundred was too slow, once each; one in a hundred failed twice.
+    def assert_drained(self, *, failed: int, dead: int) -> None:
+        """Hold that each job ended once, and that nothing is left behind.
+
+        Args:
+            failed: How many of a hundred jobs failed and were tried again.
+            dead: How many of a hundred jobs died.
+        """
         seen = {name: self.peek.count(name) for name in ("completed", "failed", "dead", "stalled")}
-        hundredth = self.jobs // 100
-        assert seen == {"completed": self.jobs - hundredth, "failed": 11 * hundredth, "dead": hundredth, "stalled": 0}
+        of = self.jobs // 100
+        assert seen == {"completed": self.jobs - dead * of, "failed": failed * of, "dead": dead * of, "stalled": 0}
         snap = take(self.client, self.peek.keys)
         assert violations(snap) == leftovers(snap) == []
         assert len(self.client.client_list()) == 1
@@ -177,6 +190,7 @@ class Soak:
         """Hold that the last quarter of the run needed no more than the one before; the first half fills the events."""
         third, last = self._quarters()[2:]
         assert max(it.keys for it in last) <= 2 * BACKLOG + 500
+        assert max(it.events for it in last) <= 1.05 * 10_000
         assert max(it.memory for it in last) <= 1.1 * max(it.memory for it in third)
         assert max(it.worker for it in last) <= 1.05 * max(it.worker for it in third) + 2 * MEGABYTE
 
@@ -202,13 +216,46 @@ class Soak:
             )
 
 
+def _plain(server: Server, peek: Peek, *, jobs: int, every: int, say: Callable[[str], None]) -> Soak:
+    peek.run(transitions.configure(peek.keys, Call("soak"), settings={"events": "all"}))
+    return Soak(server, peek, jobs=jobs, every=every, changes=0, say=say, task="plain", options=())
+
+
 @pytest.mark.slow
 def test_disorder_leaves_nothing_behind(server: Server, queue_name: str) -> None:
     """Some thousand jobs, failing and too slow ones among them; one worker is exchanged: each ends once, nothing remains."""
     with connect(server.url) as client:
         soak = Soak(server, Peek(client, queue_name), jobs=2000, every=400, changes=1, say=print)
         soak.run()
-        soak.assert_drained()
+        soak.assert_drained(**DISORDER)
+
+
+@pytest.mark.slow
+def test_plain_jobs_leave_nothing_behind(server: Server, queue_name: str) -> None:
+    """Some thousand no-op jobs by workers with default options, all events kept: one in ten fails, once."""
+    with connect(server.url) as client:
+        soak = _plain(server, Peek(client, queue_name), jobs=4000, every=1000, say=print)
+        soak.run()
+        soak.assert_drained(**ONE_IN_TEN)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(1800)
+def test_a_million_plain_jobs_stay_level(server: Server, queue_name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same with 1,000,000: keys, events, the server's memory and a worker's do not grow; nothing remains."""
+
+    def say(line: str) -> None:
+        with capsys.disabled():
+            print(line, flush=True)
+
+    with connect(server.url) as client:
+        soak = _plain(server, Peek(client, queue_name), jobs=1_000_000, every=25_000, say=say)
+        say("")
+        soak.run()
+        for line in soak.table():
+            say(line)
+        soak.assert_drained(**ONE_IN_TEN)
+        soak.assert_level()
 
 
 @pytest.mark.prove
@@ -226,5 +273,5 @@ def test_long_disorder_stays_level(server: Server, queue_name: str, capsys: pyte
         soak.run()
         for line in soak.table():
             say(line)
-        soak.assert_drained()
+        soak.assert_drained(**DISORDER)
         soak.assert_level()
