@@ -124,6 +124,10 @@ scale: $(STAMP) ## what grows with the queue: server CPU a job, script times, id
 lanes: $(STAMP) ## what lanes and limits promise: turns, shares, cost by lanes, pick-up, rates
 	$(PY) benchmarks/lanes.py $(ARGS)
 
+.PHONY: delayed
+delayed: $(STAMP) ## a million delayed jobs: enqueue, promote, list, obliterate, while another client pings
+	$(PY) benchmarks/delayed.py $(ARGS)
+
 .PHONY: fairness
 fairness: $(STAMP) ## tenants' waiting times under a flood: the plot and the table of docs/how-to/fairness.md
 	$(PY) benchmarks/fairness.py $(ARGS)
