@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import attrs
@@ -26,7 +27,7 @@ from benchmarks import slowlog
 from benchmarks.measure import RESULTS, describe, read_line, save, start_side
 from benchmarks.report import Grid, about
 from benchmarks.workload import KEYS
-from echomq import open_client
+from echomq import open_client, run_worker
 from echomq.embedded import open_server
 from echomq.errors import EchoMQError
 from echomq.queue import Queue
@@ -39,6 +40,8 @@ SCRIPT_MS = 5.0
 """What 99.9 % of the calls of a script may take."""
 PROMOTION = 0.5
 """Jobs promoted a second, of those enqueued a second."""
+LATE_MS = 50.0
+"""By how much 99 % of the delayed jobs of an idle worker may start later than they are due."""
 PAYLOAD = b'{"args":["' + b"x" * 64 + b'"]}'
 AHEAD = timedelta(days=1)
 
@@ -56,6 +59,30 @@ class Phase:
     @property
     def rate(self) -> float:
         return self.jobs / (self.ended - self.begun)
+
+
+async def _lateness(url: str, jobs: int, advance: Callable[[int], object]) -> list[float]:
+    """Answer by how many ms each job starts too late on a worker that has nothing else to do; this machine's one clock."""
+    late: list[float] = []
+    over = trio.Event()
+
+    async def start(due_ms: int) -> None:
+        late.append(time.time() * 1000 - due_ms)
+        advance(1)
+        if len(late) == jobs:
+            over.set()
+
+    async with open_client(url) as client, trio.open_nursery() as nursery:
+        queue = client.queue("delayed")
+        await nursery.start(run_worker, queue, start)
+        chance = Random(1)
+        for _ in range(jobs):
+            at = datetime.now(UTC) + timedelta(milliseconds=chance.randrange(20, 500))
+            await queue.enqueue(b"%d" % (at.timestamp() * 1000), at=at)
+            await trio.sleep(0.02)
+        await over.wait()
+        nursery.cancel_scope.cancel()
+    return late
 
 
 async def _enqueue(queue: Queue, jobs: int, at: datetime, advance: Callable[[int], object]) -> int:
@@ -175,7 +202,14 @@ def _grids(result: dict[str, Any]) -> list[Grid]:
         for verb, times in each["scripts"].items()
         if verb != slowlog.NOT_LOGGED
     ]
+    late = sorted(int(ms * 1000) for ms in result["late_ms"])
+    late_ms = [slowlog.quantile(late, part) / 1000 for part in (0.5, 0.99, 1)]
     return [
+        Grid(
+            f"Delayed jobs of an idle worker: how late they start, ms (target: p99 under {LATE_MS:g})",
+            ("", "jobs", "p50", "p99", "longest", "target"),
+            [("start", f"{len(late):,}", *(f"{ms:.2f}" for ms in late_ms), _holds(late_ms[1] < LATE_MS))],
+        ),
         Grid(
             f"Phases, and the pings of another client, ms (targets: promotion at {PROMOTION:g} of the first phase's rate, "
             f"ping p99 under {PING_MS:g})",
@@ -200,8 +234,9 @@ def _grids(result: dict[str, Any]) -> list[Grid]:
 )
 def main(*, jobs: int, due: int, quick: bool, as_markdown: bool, output: Path | None) -> None:
     """Delay jobs, promote, list and obliterate them on a private server, while another client pings."""
+    picked = 500
     if quick:
-        jobs, due = 2_000, 500
+        jobs, due, picked = 2_000, 500, 20
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     config = {"slowlog-log-slower-than": slowlog.SLOWER_THAN_US, "slowlog-max-len": slowlog.MOST_ENTRIES}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -212,6 +247,8 @@ def main(*, jobs: int, due: int, quick: bool, as_markdown: bool, output: Path | 
         start_side("ping", "ping", server.url) as pinger,
     ):
         result = describe(server.url) | {"jobs": jobs, "due": due}
+        task = progress.add_task("an idle worker", total=picked)
+        result["late_ms"] = trio.run(_lateness, server.url, picked, lambda n: progress.advance(task, n))
         read_line(pinger)
         phases = trio.run(_measure, server.url, jobs, due, progress, client)
         pinger.send_signal(signal.SIGTERM)

@@ -84,12 +84,14 @@ def test_lanes_measures_every_promise(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_delayed_measures_each_phase(tmp_path: Path) -> None:
-    """A quick run prints two tables, nothing is left of the queue, and another client was answered in each phase."""
+    """A quick run prints three tables, nothing is left of the queue, and another client was answered in each phase."""
     output = tmp_path / "delayed.json"
     done = _run("delayed.py", "--quick", "--markdown", "--output", output, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("### ") == 2
-    found = orjson.loads(output.read_bytes())["phases"]
+    assert done.stdout.count("### ") == 3
+    result = orjson.loads(output.read_bytes())
+    found = result["phases"]
+    assert len(result["late_ms"]) == 20
     assert [each["jobs"] for each in found.values()] == [1500, 500, 500, 1500, 2000]
     assert [*found] == ["enqueue, delayed", "enqueue, one instant", "promote", "list the schedule", "obliterate"]
     assert all(each["ping"]["pings"] > 0 for each in found.values())
