@@ -46,7 +46,10 @@ nitpick_ignore_regex = [
     (r"py:.*", r"Random|CancelOutcome|Channels|Closed|EventLevel|Group|LimitScope|StampedJob|WireClient"),
     # Builtins, the names of a stub, and type variables.
     (r"py:.*", r"(Any|BaseException|Exception|RuntimeError|TypeError|ValueError|OSError|TimeoutError|KeyError|None)"),
-    (r"py:.*", r"(bool|bytes|dict|float|frozenset|int|list|object|set|str|tuple|type|timedelta|dt\.\w+|Ellipsis|\.\.\.)"),
+    (
+        r"py:.*",
+        r"(bool|bytes|dict|float|frozenset|int|list|object|set|str|tuple|type|timedelta|dt\.\w+|Ellipsis|\.\.\.)",
+    ),
     (r"py:.*", r"(.*\.)?_?[A-Z]([a-z]*_co|_contra)?"),
 ]
 

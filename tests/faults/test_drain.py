@@ -134,7 +134,7 @@ class Soak:
                 self.peek.count("completed") + self.peek.count("dead"),
                 len(snap.entries) - remembered,
                 remembered,
-                int(self.client.xlen(self.peek.keys.events)),  # type: ignore[arg-type]
+                int(self.client.xlen(self.peek.keys.events)),
                 int(self.client.info("memory")["used_memory"]),
                 resident(self.workers[0].pid),
             )

@@ -147,12 +147,12 @@ async def test_acl_documented_rights_suffice(place: Place) -> None:
 
 async def recover(queue: echomq.Queue) -> None:
     """Do what an operator does when things went wrong."""
-    for lane in ("", "a"):
-        later = await queue.enqueue(b"", task="later", delay=60, lane=lane)
+    both = [await queue.enqueue(b"", task="later", delay=60, lane=lane) for lane in ("", "a")]
+    for later in both:
         await later.promote()
         await later.reschedule(delay=60)
     assert (await queue.cancel_where(task="later")).cancelled == 2
-    assert [line async for line in later.logs()] == []
+    assert [line async for line in both[0].logs()] == []
     assert [job async for job in queue.dead.find()] == []
     assert await queue.dead.redrive() == 0
     await queue.enqueue(b"", lane="a")
