@@ -156,6 +156,27 @@ async def test_following_goes_on_after_an_outage_that_was_told(client: Client, p
                 break
 
 
+async def test_following_makes_up_for_a_look_that_was_cancelled(
+    client: Client, proxy: FaultProxy, queue: Queue
+) -> None:
+    """The next one is not left to the clock."""
+    async with open_client(proxy.url) as other:
+        handle = other.queue(queue.name).handle((await queue.enqueue(b"", result_ttl=60)).id)
+        job = await claim_one(client, queue)
+        await log(client, queue, job, "before")
+        lines = handle.logs()
+        with anyio.fail_after(4):  # less than the 5 s between looks
+            assert await anext(lines) == "before"
+            await log(client, queue, job, "after")
+            await until(lambda: lines._due)
+            proxy.delay = 1.0
+            with anyio.move_on_after(0.3) as scope:
+                await anext(lines)
+            assert scope.cancelled_caught
+            proxy.delay = 0.0
+            assert await anext(lines) == "after"
+
+
 async def test_many_notes_cost_few_reads(client: Client, queue: Queue) -> None:
     """A look every tenth of a second at most; who waits for the result alone does not look at all."""
     handle = await queue.enqueue(b"", result_ttl=60)

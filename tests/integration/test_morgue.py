@@ -134,6 +134,27 @@ async def test_redriven_jobs_that_die_again_are_left(app: App, queue_name: str) 
         assert len(tried) == 1200
 
 
+async def test_find_and_redrive_take_what_was_dead_at_their_beginning(client: Client, queue: Queue) -> None:
+    """What dies while they are at it is left, whichever job it is."""
+    first = await bury(client, queue, 300, ValueError())
+    seen: list[str] = []
+    async for job in queue.dead.find():
+        if not seen:
+            await anyio.sleep(0.002)  # the server's clock counts milliseconds
+            await bury(client, queue, 5, ValueError())
+        seen.append(job.id)
+    assert seen == first
+
+    async def die_again(_: int) -> None:
+        await anyio.sleep(0.002)
+        for _ in range((await queue.counts()).pending):
+            await fail(client, queue, ValueError())
+
+    await anyio.sleep(0.002)
+    assert await queue.dead.redrive(progress=die_again) == 305
+    assert (await queue.counts()).dead == 305
+
+
 async def test_redrive_keeps_its_rate(client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evenly, by the clock: a tenth of a second between jobs."""
     await bury(client, queue, 6, ValueError())

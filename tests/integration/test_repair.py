@@ -10,10 +10,12 @@ import redis
 
 from echomq import App, Client, Queue, RepairReport, State, open_client, sync
 from echomq.conformance.invariants import violations
+from echomq.conformance.proxy import FaultProxy
 from echomq.conformance.snapshot import scan, take
 from echomq.protocol.ids import mint
 from echomq.protocol.keys import QueueKeys
 from echomq.transitions import LogLine
+from tests.integration.cutting import CuttingProxy
 from tests.integration.working import claim_one, complete, fail, until
 from tests.worker.support import running
 
@@ -109,7 +111,7 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda name: name.replace(" ", "-"))
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_repair_mends_damage(client: Client, queue: Queue, redis_client: redis.Redis, damage: str) -> None:
     """The invariants hold again, and the second look finds nothing to mend."""
@@ -268,6 +270,35 @@ async def test_repair_may_be_left_half_way(queue: Queue, redis_client: redis.Red
     assert 0 < (await queue.counts()).pending < 1000
     await queue.repair()
     assert (await queue.counts()).pending == 1000
+
+
+async def test_repair_outlives_lost_connections(proxy: FaultProxy, queue: Queue, redis_client: redis.Redis) -> None:
+    """Its calls and its plain reads are sent again."""
+    await queue.enqueue_many([b""] * 1500, lane="a")
+    redis_client.delete(queue.keys.lane_pending("a"))
+    async with open_client(proxy.url) as client:
+
+        async def cut(_: int) -> None:
+            proxy.cut()
+
+        report = await client.queue(queue.name).repair(cut)
+    assert report.looked >= 1500
+    assert (await queue.counts()).pending == 1500
+    assert violations(take(redis_client, queue.keys)) == []
+
+
+def test_sync_repair_outlives_lost_replies(
+    cutting: CuttingProxy, sync_client: sync.Client, queue_name: str, redis_client: redis.Redis
+) -> None:
+    """Of plain reads as of calls."""
+    queue = sync_client.queue(queue_name)
+    queue.enqueue_many([b""] * 300)
+    redis_client.delete(queue.keys.pending)
+    with sync.Client(cutting.url) as client:
+        cutting.marker, cutting.cuts = b"SCAN", 2
+        assert client.queue(queue_name).repair().mended == 300
+    assert cutting.cuts == 0
+    assert queue.counts().pending == 300
 
 
 def test_sync_repair_does_the_same(sync_client: sync.Client, queue_name: str, redis_client: redis.Redis) -> None:

@@ -67,6 +67,21 @@ async def test_read_whose_reply_is_lost_is_sent_again(proxy: FaultProxy, keys: Q
         assert client.statistics.resent == 1
 
 
+async def test_plain_read_whose_reply_is_lost_is_sent_again(proxy: FaultProxy, keys: QueueKeys) -> None:
+    """A plain command that says so is a read, too."""
+    async with open_wire(proxy.url) as client:
+        await client.command("PING")
+        proxy.dropping_replies = True
+        got: list[Any] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(outcome, client.command("EXISTS", keys.meta, keys=keys, repeat=True), got)
+            await until(lambda: proxy.dropped_bytes)
+            proxy.dropping_replies = False
+            proxy.cut()
+        assert got == [0]
+        assert client.statistics.resent == 1
+
+
 class Claims:
     """Claims, and notes the numbers they carried."""
 

@@ -1076,13 +1076,102 @@ WIRE = (
     ),
 )  # fmt: skip
 
+# --- control and recovery: what is followed, walked and mended -------------------------------------------------------
+
+FOLLOW, FOLLOWING, WALKS, SWEEPS, MORGUE, REPAIRS = (
+    "_follow.py", "following.py", "_walks.py", "sweeps.py", "morgue.py", "repairs.py",
+)  # fmt: skip
+
+RECOVERY = (
+    _m(
+        "a plain read whose reply was lost fails",
+        (WIRE_CALLS, "        return self._repeat\n", "        return False\n"),
+        by="wire/resend::plain_read_whose_reply_is_lost_is_sent_again[trio]",
+    ),
+    _m(
+        "who waits for a result reads the row at each note",
+        ("_channels.py", "if word.data not in bell.deaf:", "if word.data is not None:"),
+        by="integration/following::many_notes_cost_few_reads[trio]",
+    ),
+    _m(
+        "a follower reads as often as notes come",
+        (FOLLOWING, "        await anyio.sleep_until(self._looked + NOT_OFTENER)\n", "        await anyio.sleep(0)\n"),
+        by="integration/following::many_notes_cost_few_reads[trio]",
+    ),
+    _m(
+        "a look that was cancelled is not made up for",
+        (FOLLOWING, "        except BaseException:\n            self._due = True\n            raise\n", "        except BaseException:\n            raise\n"),
+        by="integration/following::following_makes_up_for_a_look_that_was_cancelled[trio]",
+    ),
+    _m(
+        "lines of a log come again",
+        (FOLLOW, "        self._seen = total\n", ""),
+        by="unit/follow::log_lines_come_once_and_in_order",
+    ),
+    _m(
+        "a gap in a log is not told",
+        (FOLLOW, "return [MissedLines(fresh - len(log)), *kept] if fresh > len(log) else kept", "return kept"),
+        by="unit/follow::log_lines_that_are_gone_are_told",
+    ),
+    _m(
+        "following a job whose row is gone does not end",
+        (FOLLOW, "self.over = job is None or job.record.state in _OVER", "self.over = job is not None and job.record.state in _OVER"),
+        by="integration/following::following_ends_with_a_job_that_keeps_nothing[trio-completes]",
+    ),
+    _m(
+        "a walk steps over as many jobs as it has taken out",
+        (WALKS, "offset += found.examined - len(fresh)", "offset += found.examined"),
+        by="unit/walks::walk_meets_each_job_once_whatever_is_taken_out[all-False]",
+    ),
+    _m(
+        "a walk hands jobs out twice",
+        (WALKS, "fresh = [id for id in found.ids if id not in known]", "fresh = list(found.ids)"),
+        by="unit/walks::walk_meets_each_job_once_whatever_is_taken_out[none-False]",
+    ),
+    _m(
+        "a walk goes on for as long as others add jobs",
+        (WALKS, " or steps >= most:", ":"),
+        by="unit/walks::walk_ends_though_others_add_as_fast",
+    ),
+    _m(
+        "cancelling a task passes lanes by",
+        (SWEEPS, "            yield from self._every_lane()\n", "            pass\n"),
+        by="integration/sweeps::cancel_where_ends_what_fits_and_no_other[trio-t-None-3]",
+    ),
+    _m(
+        "a redriven job that dies is redriven again",
+        (MORGUE, "before_ms=max(1, start.now_ms + 1 - chosen.older_ms),", "before_ms=0,"),
+        by="integration/morgue::find_and_redrive_take_what_was_dead_at_their_beginning[trio]",
+    ),
+    _m(
+        "a redrive keeps no rate",
+        (MORGUE, "                if wait > 0:\n", "                if False:\n"),
+        by="unit/walks::redrive_walk_waits_between_its_jobs",
+    ),
+    _m(
+        "repair does not see members without a row",
+        (REPAIRS, "if lane or (yield Plain((\"EXISTS\", *map(self._keys.job, some)))) < len(some):", "if lane:"),
+        by="integration/repair::repair_mends_damage[trio-the-leases-have-one-without-a-row]",
+    ),
+    _m(
+        "repair looks at no lane's sets",
+        (REPAIRS, "if suffix in _SETS or _LANE_SET.fullmatch(suffix):", "if suffix in _SETS:"),
+        by="integration/repair::repair_mends_damage[trio-an-unknown-lane's-leases-have-one]",
+    ),
+    _m(
+        "obliterating leaves torn keys behind",
+        (REPAIRS, "            for some in chunks(left, ROUND):\n                yield from _round(keys, force=force, names=some)\n", "            yield from ()\n"),
+        by="integration/obliterate::obliterate_leaves_nothing[trio]",
+    ),
+)  # fmt: skip
+
 # Not here, since they change nothing that anybody could see:
 #   a cancelled job is given back, or fails     the request is in its row, so the server ends it all the same
 #   a verdict's patience is the client's        it is sent again after an error, until `settle_within` is over
 #   a closed client fails no caller             its `close`, the end of a connection's service and the loss of the
 #                                               connection each do it: either is enough
 
-ALL = (*DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *WIRE)
+ALL = (*DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *WIRE, *RECOVERY)
 """Every mutant."""
 
 
