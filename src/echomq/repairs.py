@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 SCAN_COUNT: Final = 512
 """Keys of the server that one SCAN looks at."""
+LOOKS: Final = 48
+"""Jobs that one call looks at: each is looked for in every set, which costs three times what other verbs do."""
 ROUND: Final = MAX_ROUND
 """Jobs that one round erases, and keys that it is told of, at most."""
 MOST_UNKNOWN: Final = 100
@@ -213,16 +215,14 @@ class _Repair:
             self._unknown[name] = None
 
     def _look(self, looks: Iterable[Look]) -> Walk[None]:
-        looks = list(looks)
-        if not looks:
-            return
-        outcomes: Outcomes = yield Each("repair", looks)
-        for look, outcome in zip(looks, outcomes, strict=True):
-            if isinstance(outcome, EchoMQError):
-                raise outcome
-            self._looked += 1
-            self._note(look, outcome)
-        yield Tell(self._looked)
+        for some in chunks(list(looks), LOOKS):
+            outcomes: Outcomes = yield Each("repair", some)
+            for look, outcome in zip(some, outcomes, strict=True):
+                if isinstance(outcome, EchoMQError):
+                    raise outcome
+                self._looked += 1
+                self._note(look, outcome)
+            yield Tell(self._looked)
 
     def _note(self, look: Look, verdict: Verdict) -> None:
         if verdict.code in self._did:
