@@ -10,7 +10,8 @@ What a program needs stands here; what one rarely needs, in the modules named be
 #   lua/          the scripts: the only implementation of the contract on the server
 #   transitions/  the Python half of each script, same names
 #   wire/         the connection: implicit pipelining, group commit, reconnects; knows sockets and the driver
-#   client queue lanes limits results following sweeps morgue repairs tasks app batches verdicts backoff job sync/
+#   recurrence/   when a recurring schedule has its slots: pure
+#   client queue lanes limits schedules results following sweeps morgue repairs tasks app batches verdicts backoff job sync/
 #                 what an application calls
 #   worker/       the runtime: intake, leases, heartbeats, settling, shutdown
 #   cli/ demo/    commands
@@ -51,6 +52,7 @@ from echomq.errors import (
     QueueFullError,
     ReadOnlyError,
     ResultNotKeptError,
+    ScheduleNotFoundError,
     ServerError,
     TooManyClientsError,
     UnavailableError,
@@ -63,8 +65,10 @@ from echomq.morgue import DeadJob, Morgue
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.states import State
 from echomq.queue import Queue
+from echomq.recurrence import Recurrence
 from echomq.repairs import RepairReport
 from echomq.results import JobHandle, Results
+from echomq.schedules import ScheduleInfo
 from echomq.sweeps import CancelReport
 from echomq.tasks import JobCall, Task, TaskCaller
 from echomq.verdicts import Discard, RateLimited, Retry, Snooze
@@ -123,10 +127,13 @@ __all__ = [
     "Rate",
     "RateLimited",
     "ReadOnlyError",
+    "Recurrence",
     "RepairReport",
     "ResultNotKeptError",
     "Results",
     "Retry",
+    "ScheduleInfo",
+    "ScheduleNotFoundError",
     "ServerError",
     "Snooze",
     "State",

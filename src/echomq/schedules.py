@@ -216,11 +216,13 @@ class Schedules:
         return await follow(resume_course(queue.keys, self._call, check_schedule_name(name)), queue.wire.run)
 
     async def run_now(self, name: str) -> JobHandle[Any]:
-        """Make a job of a schedule now, also of one that is paused or over. Its slots and its count stay as they are.
+        """Make a job of a schedule now, also of one that is paused or over, and whatever its `overlap` says.
+
+        Its slots and its count stay as they are.
 
         Raises:
             ScheduleNotFoundError: There is none of that name.
-            JobStateError: Its `overlap` allows no further job now; or the queue is being closed.
+            JobStateError: The queue is being closed.
             QueueFullError: As many jobs wait as the queue's `max_size` says.
             OutOfMemoryError: The server's memory is full.
             UnavailableError: The server was not reached in time; `sent` says whether the job may be there.

@@ -26,6 +26,7 @@ from echomq.cli.output import Output
 from echomq.client import URL_VARIABLE, open_client
 from echomq.errors import EchoMQError, InvalidJobError, UnavailableError
 from echomq.protocol.keys import check_prefix, check_queue_name
+from echomq.worker.logs import configure_logs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -85,6 +86,8 @@ def connected(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
     """
 
     def run(*, url: str | None, prefix: str, wait: float, as_json: bool, **given: Any) -> None:
+        configure_logs("console", "error")  # to standard error; what a command meets, it says itself
+
         async def main() -> None:
             async with open_client(url, prefix=prefix, unavailable_after=wait, name="cli") as client:
                 await function(client, Output(as_json=as_json), **given)

@@ -79,7 +79,7 @@ def _plain(value: Any) -> Any:
 
 def _safe(text: str) -> str:
     """Take from a name what a terminal would obey, and what rich would read as markup."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text).replace("[", r"\[")
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text).replace("[", r"\[")
 
 
 def _console(file: Any) -> Console:

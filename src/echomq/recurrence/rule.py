@@ -114,7 +114,7 @@ class Recurrence:
         """
         start_ms = None if start is None else _named("start", unix_ms, start)
         if (every is None) == (cron is None):
-            raise ValueError(f"say either every= or cron=, not {'both' if cron is not None else 'neither'}")
+            raise ValueError(f"say either every= or cron= ({'neither is' if every is None else 'both are'} given)")
         rule: Every | Cron
         if every is not None:
             if tz != "UTC":
