@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import anyio
 import anyio.from_thread
 
+from echomq.protocol.times import from_unix_ms
+
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Awaitable, Callable, Mapping
 
     from echomq.protocol.records import JobRecord
@@ -81,6 +84,17 @@ class _Facts:
     def headers(self) -> Mapping[str, str]:
         """The headers it was enqueued with."""
         return self.record.headers
+
+    @property
+    def schedule(self) -> str | None:
+        """The recurring schedule that made it; None when none did."""
+        return self.record.schedule or None
+
+    @property
+    def slot(self) -> dt.datetime | None:
+        """The moment of that schedule for which it was made, in UTC; None when none did."""
+        slot_ms = self.record.slot_ms
+        return None if slot_ms is None else from_unix_ms(slot_ms)
 
     @property
     def checkpoint_state(self) -> Any:

@@ -16,6 +16,7 @@ from echomq.protocol.times import from_unix_ms
 from echomq.schedules import ScheduleInfo
 from echomq.transitions.scripts import load
 from tests.integration.cutting import CuttingProxy
+from tests.worker.support import until
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ def frozen(server: redis.Redis, queue: str) -> dict[bytes, Any]:
 
 def slot_of(server: redis.Redis, queue: str, name: str) -> int:
     """Answer the slot at which a schedule stands."""
-    return int(server.hget(QueueKeys(queue=queue).schedule_of(name), "slot") or 0)  # type: ignore[arg-type]
+    return int(server.hget(QueueKeys(queue=queue).schedule_of(name), "slot") or 0)
 
 
 async def test_put_defines_once(queue: Queue, redis_client: redis.Redis, queue_name: str) -> None:
@@ -53,7 +54,7 @@ async def test_put_spells_headers_in_any_order(queue: Queue) -> None:
 async def test_put_stands_at_the_first_slot_after_now(queue: Queue, redis_client: redis.Redis, queue_name: str) -> None:
     """By the server's clock, whatever that of this machine says."""
     await queue.schedules.put("m", b"", every=60)
-    seconds: Any = redis_client.time()[0]  # type: ignore[index]
+    seconds: Any = redis_client.time()[0]
     assert slot_of(redis_client, queue_name, "m") == (seconds // 60 + 1) * 60_000
 
 
@@ -100,7 +101,7 @@ async def test_resume_forgets_what_came_meanwhile(queue: Queue, redis_client: re
     await queue.schedules.pause("p")
     redis_client.hset(QueueKeys(queue=queue_name).schedule_of("p"), "slot", 60_000)
     await queue.schedules.resume("p")
-    now: Any = redis_client.time()[0]  # type: ignore[index]
+    now: Any = redis_client.time()[0]
     assert slot_of(redis_client, queue_name, "p") > now * 1000
 
 
@@ -250,9 +251,7 @@ async def test_run_now_whose_reply_is_lost_makes_one_job(
             proxy.delay = 0.3  # the job is there before the reply is
             tasks.start_soon(run_now)
             keys = QueueKeys(queue=queue_name)
-            with anyio.fail_after(10):
-                while not redis_client.zcard(keys.pending):
-                    await anyio.sleep(0.005)
+            await until(lambda: redis_client.zcard(keys.pending))
             proxy.cut()
             proxy.delay = 0.0
         ids: Any = redis_client.zrange(keys.pending, 0, -1)

@@ -1165,13 +1165,121 @@ RECOVERY = (
     ),
 )  # fmt: skip
 
+# --- recurring schedules ---------------------------------------------------------------------------------------------
+
+TIMETABLE = "worker/timetable.py"
+
+SCHEDULES = (
+    _m(
+        "a claim's word that a slot has come is not passed on",
+        (RUN, "        if reply.due:\n", "        if False:\n"),
+        by="worker/timetable::slot_wakes_one_of_several_idle_workers[trio]",
+    ),
+    _m(
+        "only a claim makes a worker look at its schedules",
+        (TIMETABLE, "            await self._rounds(only_called=False)\n", "            pass\n"),
+        by="worker/timetable::slot_is_fired_by_a_worker_whose_slots_are_taken[trio]",
+    ),
+    _m(
+        "a queue that refuses is asked again at once",
+        (TIMETABLE, "pause = self._backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP)", "pass"),
+        by="worker/timetable::full_queue_keeps_the_slot_and_is_not_asked_in_a_loop[trio]",
+    ),
+    _m(
+        "a schedule that cannot be read is looked at with each claim",
+        (TIMETABLE, "pause = self._backoff(line.idle, QUIET_FIRST, QUIET_CAP)", "pass"),
+        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[newer-trio]",
+    ),
+    _m(
+        "a schedule without a row is looked for with each claim",
+        (TIMETABLE, "pause = self._backoff(1, QUIET_FIRST, QUIET_CAP)", "pass"),
+        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[no-row-trio]",
+    ),
+    _m(
+        "a schedule that cannot be read is told of each time",
+        (TIMETABLE, "if line.unreadable.get(state.name) != state.digest:", "if True:"),
+        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[newer-trio]",
+    ),
+    _m(
+        "a schedule that has lost its slot runs for ever",
+        (TIMETABLE, "if not state.digest or not ENDED < state.slot_ms <= now_ms:", "if not state.digest:"),
+        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[no-slot-trio]",
+    ),
+    _m(
+        "a schedule whose slots cannot be found ends the worker",
+        (TIMETABLE, "        except Exception as error:  # whatever it is", "        except KeyError as error:  # whatever it is"),
+        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[bug-trio]",
+    ),
+    _m(
+        "a schedule that is refused for itself keeps its queue back",
+        (TIMETABLE, 'return "left" if type(error) in _OF_ONE else "refused"', 'return "refused"'),
+        (TIMETABLE, "BACKOFF_FIRST: float = 0.1\nBACKOFF_CAP: float = 5.0", "BACKOFF_FIRST: float = 60.0\nBACKOFF_CAP: float = 60.0"),
+        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[no-ends-trio]",
+    ),
+    _m(
+        "a page of schedules that cannot be read hides the others",
+        (TIMETABLE, "offset += len(page.schedules) - done", "offset += 0"),
+        by="worker/timetable::schedules_beyond_a_page_are_fired[trio]",
+    ),
+    _m(
+        "a slot that somebody else has fired is an error",
+        (TIMETABLE, "                if error.code != STALE:\n                    raise\n", "                raise\n"),
+        by="worker/timetable::slot_fired_by_somebody_else_meanwhile_is_left_alone[trio]",
+    ),
+    _m(
+        "a job whose id is taken is tried with the same one",
+        (TIMETABLE, "firings = [attrs.evolve(each, id=mint()) for each in firings]", "pass"),
+        by="worker/timetable::job_whose_id_is_taken_gets_another[trio]",
+    ),
+    _m(
+        "more missed slots than a queue may hold wait for room",
+        (TIMETABLE, "                if not 0 < most < len(firings):\n                    raise\n", "                raise\n"),
+        by="worker/timetable::more_missed_slots_than_a_queue_may_hold_make_as_many_jobs_as_it_may[trio]",
+    ),
+    _m(
+        "the slot after one is always looked for from the clock that was read",
+        (TIMETABLE, "ahead_ms = 2 * round(", "ahead_ms = 0 * round("),
+        by="worker/timetable::series_goes_on_where_the_server_is_slower_than_its_interval[trio]",
+    ),
+    _m(
+        "a limit counts slots that were skipped",
+        (TIMETABLE, 'len(due.slots) if state.overlap == "allow" else state.count', "len(due.slots)"),
+        by="worker/timetable::limit_counts_jobs_and_not_slots_that_were_skipped[trio]",
+    ),
+    _m(
+        "jitter is forgotten",
+        (TIMETABLE, "due_ms=slot + round(self._random.uniform(0, recurrence.jitter_ms))", "due_ms=slot"),
+        by="worker/timetable::jitter_makes_jobs_late_on_purpose[trio]",
+    ),
+    _m(
+        "the latest slot is fired, however old it is",
+        ("recurrence/rule.py", 'if self.missed != "skip" or now_ms - latest <= ON_TIME_MS:', "if True:"),
+        by="worker/timetable::missed_slots_by_policy[trio-skip-30-0]",
+    ),
+    _m(
+        "a worker does not define the schedules of its app",
+        ("worker/entry.py", "beside = (app.schedules.keep_trying,)", "beside = ()"),
+        by="worker/timetable::worker_defines_the_schedules_of_its_app[trio]",
+    ),
+    _m(
+        "a schedule that could not be defined is given up",
+        ("_app_schedules.py", "            left = failed\n", "            left = []\n"),
+        by="worker/timetable::worker_defines_its_schedules_when_the_server_comes[trio]",
+    ),
+    _m(
+        "a schedule that could not be defined keeps the others back",
+        ("_app_schedules.py", "                    failed.append(declared)\n", "                    failed = left; break\n"),
+        by="worker/timetable::worker_defines_its_schedules_when_the_server_comes[trio]",
+    ),
+)  # fmt: skip
+
 # Not here, since they change nothing that anybody could see:
 #   a cancelled job is given back, or fails     the request is in its row, so the server ends it all the same
 #   a verdict's patience is the client's        it is sent again after an error, until `settle_within` is over
 #   a closed client fails no caller             its `close`, the end of a connection's service and the loss of the
 #                                               connection each do it: either is enough
 
-ALL = (*DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *WIRE, *RECOVERY)
+ALL = (*DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *SCHEDULES, *WIRE, *RECOVERY)
 """Every mutant."""
 
 

@@ -18,14 +18,14 @@ If you change this
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Literal, final
 
 import anyio
 import attrs
 
 from echomq._items import MINTS, taken
 from echomq._logs import Told, get_logger
-from echomq.errors import EchoMQError, JobNotFoundError, JobStateError, ServerError
+from echomq.errors import EchoMQError, InvalidJobError, JobNotFoundError, JobStateError, QueueFullError, ServerError
 from echomq.protocol.ids import mint
 from echomq.protocol.refusals import COLLISION, STALE
 from echomq.recurrence import Recurrence, UnreadableSpecError
@@ -56,6 +56,12 @@ QUIET_CAP: float = 1.0
 """The same of a queue where nothing that is due can be fired. One where nothing is due, whatever claims say (others were
 there first, or a definition has lost its row), is left alone for the first of the two only."""
 
+_Answer = Literal["over", "left", "refused"]
+"""What became of a schedule that was due. `over`: it waits no more, by us or by somebody else. `left`: it waits, and the
+others have nothing to do with that. `refused`: the queue takes none."""
+_OF_ONE: Final = (ServerError, InvalidJobError)
+"""Errors, exactly of these types, that the schedule itself may be to blame for."""
+
 _log = get_logger("echomq.worker")
 
 
@@ -74,7 +80,7 @@ class _Line:
     idle: int = 0
     """How many rounds in a row nothing was fired of what is due."""
     empty: int = 0
-    """How many rounds in a row nothing was due."""
+    """How many rounds in a row nothing was due although a claim had said so."""
     told: Told = attrs.field(factory=Told)
     unreadable: dict[str, str] = attrs.field(factory=dict)
     """The definitions that cannot be read, by schedule: each is told of once."""
@@ -111,11 +117,11 @@ class Timetable:
     async def _rounds(self, *, only_called: bool) -> None:
         for line in self._lines.values():
             if (line.called or not only_called) and line.until <= anyio.current_time():
-                line.called = False
                 await self._round(line)
 
     async def _round(self, line: _Line) -> None:
         """Fire what is due in one queue, and decide for how long it is left alone."""
+        called, line.called = line.called, False
         fired, found, refused = 0, 0, False
         try:
             offset = 0
@@ -136,7 +142,7 @@ class Timetable:
                 _log.warning("schedules_not_read", queue=line.calls.queue, error=str(error))
         line.failures = line.failures + 1 if refused else 0
         line.idle = line.idle + 1 if found and not fired else 0
-        line.empty = line.empty + 1 if not found else 0
+        line.empty = line.empty + 1 if called and not found else 0
         pause = 0.0
         if refused:
             pause = self._backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP)
@@ -151,7 +157,7 @@ class Timetable:
 
     async def _fire_page(self, line: _Line, page: SchedulePage) -> tuple[int, bool]:
         """Fire the schedules of a page, side by side. Answers how many no longer wait, and whether one was refused."""
-        answers: list[bool | None] = []
+        answers: list[_Answer] = []
 
         async def one(state: ScheduleState) -> None:
             answers.append(await self._fire_one(line, state, page.now_ms))
@@ -159,10 +165,10 @@ class Timetable:
         async with anyio.create_task_group() as tasks:
             for state in page.schedules:
                 tasks.start_soon(one, state)
-        return sum(answer is True for answer in answers), None in answers
+        return answers.count("over"), "refused" in answers
 
-    async def _fire_one(self, line: _Line, state: ScheduleState, now_ms: int) -> bool | None:
-        """Fire one schedule. Answers whether it no longer waits: by us or by somebody else; None: it was refused."""
+    async def _fire_one(self, line: _Line, state: ScheduleState, now_ms: int) -> _Answer:
+        """Fire one schedule; whatever becomes of it is no error here."""
         slot_ms, ahead_ms = state.slot_ms, 0
         try:
             for _ in range(STALES):
@@ -171,11 +177,11 @@ class Timetable:
                 if await self._fire(line, state, firings, next_ms):
                     line.unreadable.pop(state.name, None)
                     line.told.over(state.name)
-                    return True
+                    return "over"
                 # Somebody else was there first; or we were slow, and the slot after it is over as well.
                 again = await self._read(line, read_schedules(line.calls.keys, self._call(line), names=[state.name]))
                 if not again.schedules or again.schedules[0].slot_ms != slot_ms or again.schedules[0].paused_ms:
-                    return True
+                    return "over"
                 state, now_ms = again.schedules[0], again.now_ms
                 ahead_ms = 2 * round((anyio.current_time() - began) * 1000)
             raise ServerError(STALE, "each slot found was over before the server got it")
@@ -183,11 +189,11 @@ class Timetable:
             if line.unreadable.get(state.name) != state.digest:
                 line.unreadable[state.name] = state.digest
                 _log.error("schedule_unreadable", schedule=state.name, queue=line.calls.queue, error=str(error))
-            return False
+            return "left"
         except EchoMQError as error:
             if line.told.is_new(str(error), state.name):
                 _log.warning("schedule_not_fired", schedule=state.name, queue=line.calls.queue, error=str(error))
-            return None
+            return "left" if type(error) in _OF_ONE else "refused"
 
     def _plan(self, state: ScheduleState, now_ms: int, ahead_ms: int) -> tuple[list[Firing], int]:
         """Answer the jobs to make and the next slot.
@@ -225,6 +231,12 @@ class Timetable:
                 if not error.actual.startswith(COLLISION):
                     raise
                 firings = [attrs.evolve(each, id=mint()) for each in firings]
+            except QueueFullError as error:
+                # Of more jobs than it may ever hold, the latest. Else it is waited for until they fit.
+                most = int(error.detail) if error.detail.isdigit() else 0
+                if not 0 < most < len(firings):
+                    raise
+                firings = firings[-most:]
             except ServerError as error:
                 if error.code != STALE:
                     raise

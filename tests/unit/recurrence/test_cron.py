@@ -70,13 +70,11 @@ class Oracle:
         found, latest = [], begin - 60 + offset_at(self.zone, begin - 60)
         for now in range(begin, end, 60):
             wall = now + offset_at(self.zone, now)
-            if elapsed:
-                come = self.fits(wall)
-            else:  # whatever the clock shows for the first time, and whatever it has jumped over to get there
-                come = any(self.fits(each) for each in range(latest + 60, wall + 1, 60))
-            latest = max(latest, wall)
-            if come:
+            # What the clock shows; or what it shows for the first time, and what it has jumped over to get there.
+            walls = [wall] if elapsed else range(latest + 60, wall + 1, 60)
+            if any(map(self.fits, walls)):
                 found.append(now)
+            latest = max(latest, wall)
         return found
 
 

@@ -18,7 +18,7 @@ T = 1_800_000_000_000
 """Some moment, a multiple of a minute."""
 
 
-def every(seconds: float = 60, **given: Any) -> Recurrence:
+def every(seconds: float | dt.timedelta, **given: Any) -> Recurrence:
     """Make a recurrence by an interval."""
     return Recurrence.of(every=seconds, **given)
 
