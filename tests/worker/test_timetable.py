@@ -121,8 +121,10 @@ async def test_slot_wakes_one_of_several_idle_workers(scene: Scene, monkeypatch:
     """Each slot has its one job, and parked workers wake for it: nobody waits for a round, nor for the cap of a park."""
     monkeypatch.setattr(timetable, "EVERY", 60.0)
     async with AsyncExitStack() as stack:
-        for _ in range(3):
-            await stack.enter_async_context(running(scene.app))
+        for _ in range(3):  # each with a client of its own, as processes have
+            app = App(scene.app.url)
+            app.task(name="tick", queue=scene.queue.name)(scene.app.tasks["tick"].function)
+            await stack.enter_async_context(running(await stack.enter_async_context(app)))
         await anyio.sleep(0.2)
         first = await scene.put("t", 0.3)
         await until(lambda: len(scene.ran) >= 7)
@@ -166,10 +168,12 @@ async def test_job_whose_id_is_taken_gets_another(scene: Scene, monkeypatch: pyt
     monkeypatch.setattr(timetable, "mint", lambda: ids.pop() if ids else mint())
     slot, start = ago(scene.peek, 1000)
     await scene.put("t", 3600, start=start, slot_ms=slot)
-    async with running(scene.app):
-        await until(lambda: scene.ran)
+    with capture_logs() as logs:
+        async with running(scene.app):
+            await until(lambda: scene.ran)
     assert scene.made() == [("t", slot)]
     assert ids == []
+    assert [each for each in logs if each["event"] == "schedule_not_fired"] == []
 
 
 async def test_slot_is_fired_by_a_worker_whose_slots_are_taken(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +184,7 @@ async def test_slot_is_fired_by_a_worker_whose_slots_are_taken(scene: Scene, mon
         await until(scene.peek.active)
         slot, start = ago(scene.peek, 1000)
         await scene.put("t", 3600, start=start, slot_ms=slot)
-        await until(lambda: scene.made())
+        await until(scene.made)
         scene.hold.set()
 
 
@@ -277,7 +281,7 @@ async def test_overlap_while_the_last_job_runs(
         for _ in range(3):
             scene.stand("t", ahead - HOUR)
             await until(lambda: scene.stands("t") == ahead)
-            await until(lambda: scene.peek.active())
+            await until(scene.peek.active)
         assert len(scene.made()) == made
         info = await scene.queue.schedules.get("t")
         assert info is not None

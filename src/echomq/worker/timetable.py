@@ -7,6 +7,9 @@ Theory of operation
     makes the job. Should that one die before, the next claim of any worker says again that the slot has come. A worker
     whose slots are all taken claims nothing, so there is a round every few seconds besides.
 
+    Whoever has fired a schedule knows its next slot, and looks again when that comes: it does not matter to it which
+    worker's claims keep the queue's timer at that moment.
+
     What cannot be fired stays due, and every claim would say so. So a queue that refuses is left alone for a while, and
     one that has nothing to fire but what cannot be read is looked at once a second at most.
 
@@ -17,6 +20,7 @@ If you change this
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING, Final, Literal, final
 
@@ -46,8 +50,9 @@ PAGE: Final = 100
 """Schedules read and fired at once."""
 PAGES: Final = 20
 """Pages of one round at most; what is left is told by the next claim."""
-STALES: Final = 3
-"""Times a schedule is fired with a fresh look at the clock, when the slot after it was over before the server got it."""
+STALES: Final = 10
+"""Times a schedule is fired with a fresh look at it, when it was defined anew meanwhile, or the slot after it was over
+before the server heard of it: with programs that define it a hundred times a second, several times in a row."""
 BACKOFF_FIRST: float = 0.1
 BACKOFF_CAP: float = 5.0
 """Seconds for which a queue is left alone that refuses: doubling from the first to the cap, with jitter."""
@@ -73,6 +78,10 @@ class _Line:
     calls: QueueCalls
     called: bool = False
     """Whether a claim said that a slot has come, since the last round."""
+    alarm_ms: int = 0
+    """The next slot of what this worker has fired, Unix ms of the server's; 0: none."""
+    epoch: float = 0.0
+    """When that clock began, on anyio's clock."""
     until: float = 0.0
     """Until when it is left alone, on anyio's clock."""
     failures: int = 0
@@ -84,6 +93,17 @@ class _Line:
     told: Told = attrs.field(factory=Told)
     unreadable: dict[str, str] = attrs.field(factory=dict)
     """The definitions that cannot be read, by schedule: each is told of once."""
+
+    def wanted_at(self) -> float:
+        """Answer when it is to be looked at, on anyio's clock."""
+        if self.called:
+            return self.until
+        # A millisecond later: the server told its clock without what is finer.
+        return max(self.until, self.epoch + (self.alarm_ms + 1) / 1000) if self.alarm_ms else math.inf
+
+    def set_alarm(self, slot_ms: int) -> None:
+        """Look again when a slot comes, if that is the next one."""
+        self.alarm_ms = min(self.alarm_ms or slot_ms, slot_ms)
 
 
 @final
@@ -106,22 +126,22 @@ class Timetable:
             now = anyio.current_time()
             usual = now + EVERY * self._random.uniform(0.5, 1.0)
             while (now := anyio.current_time()) < usual:
-                waits = [line.until for line in self._lines.values() if line.called]
-                if waits and min(waits) <= now:
-                    await self._rounds(only_called=True)
+                soonest = min(line.wanted_at() for line in self._lines.values())
+                if soonest > now:
+                    with anyio.move_on_after(min(usual, soonest) - now):
+                        await self._signal.wait()
                     continue
-                with anyio.move_on_after(min([usual, *waits]) - now):
-                    await self._signal.wait()
-            await self._rounds(only_called=False)
-
-    async def _rounds(self, *, only_called: bool) -> None:
-        for line in self._lines.values():
-            if (line.called or not only_called) and line.until <= anyio.current_time():
-                await self._round(line)
+                for line in self._lines.values():
+                    if line.wanted_at() <= anyio.current_time():
+                        await self._round(line)
+            for line in self._lines.values():
+                if line.until <= anyio.current_time():
+                    await self._round(line)
 
     async def _round(self, line: _Line) -> None:
         """Fire what is due in one queue, and decide for how long it is left alone."""
         called, line.called = line.called, False
+        alarm_ms, line.alarm_ms = line.alarm_ms, 0
         fired, found, refused = 0, 0, False
         try:
             offset = 0
@@ -129,6 +149,9 @@ class Timetable:
                 page = await self._read(
                     line, read_schedules(line.calls.keys, self._call(line), offset=offset, count=PAGE, due=True)
                 )
+                line.epoch = anyio.current_time() - page.now_ms / 1000
+                if alarm_ms > page.now_ms:  # a claim called, or the clocks are not of one pace: it is still to come
+                    line.set_alarm(alarm_ms)
                 done, refused = await self._fire_page(line, page)
                 fired, found = fired + done, found + len(page.schedules)
                 # What could not be fired still stands before the others.
@@ -177,6 +200,8 @@ class Timetable:
                 if await self._fire(line, state, firings, next_ms):
                     line.unreadable.pop(state.name, None)
                     line.told.over(state.name)
+                    if next_ms != ENDED:
+                        line.set_alarm(next_ms)
                     return "over"
                 # Somebody else was there first; or we were slow, and the slot after it is over as well.
                 again = await self._read(line, read_schedules(line.calls.keys, self._call(line), names=[state.name]))
