@@ -15,6 +15,6 @@ def die(*_: Any, **__: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-timetable.schedule_fire = die  # type: ignore[assignment]
+vars(timetable)["schedule_fire"] = die
 
 __all__ = ["app"]

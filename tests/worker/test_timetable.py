@@ -138,7 +138,7 @@ async def test_slot_fired_by_somebody_else_meanwhile_is_left_alone(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever comes second has made nothing, and says nothing."""
-    build = timetable.schedule_fire
+    build = schedule_fire
     others: list[int] = []
 
     def after_another(*args: Any, **given: Any) -> Any:
@@ -295,7 +295,8 @@ async def test_jitter_makes_jobs_late_on_purpose(scene: Scene) -> None:
     await scene.put("t", 100, start=start, slot_ms=slot, jitter=86400)
     async with running(scene.app):
         await until(lambda: scene.made() == [("t", slot)])
-    ((_, due),) = scene.peek.client.zrange(scene.peek.keys.schedule, 0, -1, withscores=True)  # type: ignore[misc]
+    found: Any = scene.peek.client.zrange(scene.peek.keys.schedule, 0, -1, withscores=True)
+    ((_, due),) = found
     assert slot < due <= slot + 86_400_000  # one in 8,640 runs is within these ten seconds, and would fail
 
 
@@ -411,7 +412,7 @@ async def test_definition_changed_under_a_worker_is_fired_by_the_new_one(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The digest is part of what is compared: a slot that has come is fired with the options of now."""
-    build = timetable.schedule_fire
+    build = schedule_fire
     changed: list[str] = []
 
     def after_a_change(*args: Any, **given: Any) -> Transition[Any]:
