@@ -26,10 +26,11 @@ RIGHTS = {
 READS_AND_ORDERS = {
     "enqueue", "cancel", "remove", "redrive", "pause", "resume", "configure", "counts", "read_job", "browse", "age",
     "reassign", "drain", "set_lane", "read_lanes", "read_settings", "reschedule", "find", "repair", "obliterate",
+    "read_schedules", "schedule_put", "schedule_pause", "schedule_remove", "schedule_fire",
 }  # fmt: skip
 WORKS = {
     "claim", "extend", "complete", "fail", "release", "snooze", "end", "rate_limited", "progress", "checkpoint", "log", "trim",
-    "ring", "counts", "configure",
+    "ring", "counts", "configure", "read_schedules", "schedule_fire", "schedule_put",
 }  # fmt: skip
 
 
@@ -193,7 +194,7 @@ def test_acl_lists_are_those_of_the_scripts(name: str, verbs: set[str]) -> None:
     called = {
         command.lower()
         for verb in verbs
-        for command in re.findall(r"(?:call\(|and |or )'(Z?[A-Z]+)'", load(verb).source)
+        for command in re.findall(r"(?:call\(|and |or )'(?!EMQ)(Z?[A-Z]+)'", load(verb).source)
     }
     assert listed == called
     assert verbs <= set(ALL_VERBS)
