@@ -40,10 +40,16 @@ nitpicky = True
 # Other projects' names are not looked up: their inventories would need a network, and a build must not.
 nitpick_ignore_regex = [
     (r"py:.*", r"(anyio|asyncio|attr|attrs|cattrs|collections|concurrent|contextlib|datetime|decimal|enum)(\..*)?"),
-    (r"py:.*", r"(hiredis|orjson|os|pathlib|redis|ssl|structlog|trio|types|typing|typing_extensions|uuid)(\..*)?"),
+    (
+        r"py:.*",
+        r"(hiredis|orjson|os|pathlib|redis|ssl|structlog|trio|types|typing|typing_extensions|uuid|zoneinfo)(\..*)?",
+    ),
     # Private modules, whose objects are mentioned by annotations only, and classes that are imported for annotations.
     (r"py:.*", r"echomq\._.*"),
-    (r"py:.*", r"Random|CancelOutcome|Channels|Closed|EventLevel|Group|LimitScope|StampedJob|WireClient"),
+    (
+        r"py:.*",
+        r"Random|CancelOutcome|Channels|Closed|EventLevel|Group|LimitScope|Missed|Overlap|PutOutcome|StampedJob|WireClient",
+    ),
     # Builtins, the names of a stub, and type variables.
     (r"py:.*", r"(Any|BaseException|Exception|RuntimeError|TypeError|ValueError|OSError|TimeoutError|KeyError|None)"),
     (

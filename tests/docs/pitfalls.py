@@ -264,6 +264,17 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
             "wire/test_faults::test_read_only_server_is_left_for_another",
         ],
     ),
+    37: (
+        "A recurring schedule doubles a slot, loses one, or dies: many define it, many fire it, nobody was there, no room",
+        [
+            "faults/test_schedules::test_eight_processes_put_and_remove_a_schedule_and_each_slot_has_one_job",
+            "faults/test_schedules::test_worker_killed_between_reading_a_schedule_and_firing_it_loses_no_slot",
+            "integration/test_schedules_api::test_put_defines_once",
+            "worker/test_timetable::test_missed_slots_by_policy",
+            "worker/test_timetable::test_full_queue_keeps_the_slot_and_is_not_asked_in_a_loop",
+            "worker/test_timetable::test_schedule_that_cannot_be_fired_keeps_no_other_back",
+        ],
+    ),
     39: (
         "Rows and sets disagree, after a partial restore or by hand: a job is nowhere, or in two places",
         [
