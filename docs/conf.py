@@ -48,7 +48,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"echomq\._.*"),
     (
         r"py:.*",
-        r"Random|CancelOutcome|Channels|Closed|EventLevel|Group|LimitScope|Missed|Overlap|PutOutcome|StampedJob|WireClient",
+        r"Random|CancelOutcome|Channels|Closed|EventLevel|Group|LimitScope|Missed|Overlap|DefineOutcome|StampedJob|WireClient",
     ),
     # Builtins, the names of a stub, and type variables.
     (r"py:.*", r"(Any|BaseException|Exception|RuntimeError|TypeError|ValueError|OSError|TimeoutError|KeyError|None)"),

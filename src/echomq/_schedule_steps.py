@@ -7,7 +7,7 @@ A *course* yields transitions, is sent their values, is thrown the errors they m
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from echomq._definitions import Definition, slot_after
 from echomq._items import MINTS
@@ -28,11 +28,12 @@ from echomq.transitions.schedule_pause import schedule_pause
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
-    from echomq.transitions.schedule_put import PutOutcome
     from echomq.transitions.schedules import ScheduleState
 
 T = TypeVar("T")
 Course = Generator[Transition[Any], Any, T]
+DefineOutcome = Literal["created", "changed", "same"]
+"""What a definition did; `same`: nothing, it stood there so already."""
 
 TRIES: Final = 8
 """Times a slot is looked for, when the one found was over before the server got it, or another definition came between."""
@@ -74,7 +75,7 @@ def follow_sync(course: Course[T], run: Callable[[Transition[Any]], Any]) -> T:
         course.close()
 
 
-def put_course(keys: QueueKeys, call: Call, definition: Definition, *, origin: str) -> Course[PutOutcome]:
+def put_course(keys: QueueKeys, call: Call, definition: Definition, *, origin: str) -> Course[DefineOutcome]:
     """Define a schedule. What stands there already is only read: eight workers that start change nothing."""
     page = yield read_schedules(keys, call, names=[definition.name])
     made = 0
@@ -86,7 +87,7 @@ def put_course(keys: QueueKeys, call: Call, definition: Definition, *, origin: s
     for _ in range(TRIES):
         reply = yield definition.put(keys, call, origin=origin, now_ms=now_ms, made=made)
         if reply.outcome != "stale":
-            outcome: PutOutcome = reply.outcome
+            outcome: DefineOutcome = reply.outcome
             return outcome
         now_ms = reply.now_ms
     raise ServerError(

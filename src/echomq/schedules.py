@@ -15,7 +15,7 @@ import attrs
 from echomq._definitions import define
 from echomq._items import check_count, check_offset
 from echomq._options import EnqueueOptions
-from echomq._schedule_steps import follow, pause_course, put_course, resume_course, run_now_course
+from echomq._schedule_steps import DefineOutcome, follow, pause_course, put_course, resume_course, run_now_course
 from echomq.errors import EchoMQError
 from echomq.protocol.keys import check_schedule_name
 from echomq.protocol.times import from_unix_ms
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from echomq.results import JobHandle
     from echomq.tasks import JobCall
     from echomq.transitions import SchedulePage as ReadPage
-    from echomq.transitions.schedule_put import PutOutcome
     from echomq.transitions.schedules import Overlap, ScheduleState
 
 
@@ -135,7 +134,7 @@ class Schedules:
         jitter: float | dt.timedelta | None = None,
         task: str = "",
         **options: Unpack[EnqueueOptions],
-    ) -> PutOutcome:
+    ) -> DefineOutcome:
         """Define a schedule, or change it: by its name, so that doing it again does nothing.
 
         Args:

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
-from echomq import App, Batch, BatchItem, EchoMQError, Job, JobBatch, JobCall, JobHandle, SyncJob, Task, sync
+from echomq import (
+    App,
+    Batch,
+    BatchItem,
+    EchoMQError,
+    Job,
+    JobBatch,
+    JobCall,
+    JobHandle,
+    ScheduleInfo,
+    SyncJob,
+    Task,
+    sync,
+)
 
 app = App()
 
@@ -68,6 +81,10 @@ async def produce() -> None:
         assert_type(value, int | EchoMQError)
     stub = app.task_stub("thumbnail", queue="thumbnails")
     await stub.enqueue("anything", at_all=True)
+    app.schedule("nightly", report.call(2024, title="t"), cron="30 2 * * *", tz="Europe/Berlin", overlap="skip")
+    schedules = app.queue("thumbnails").schedules
+    assert_type(await schedules.put("s", report.call(1, title="t"), every=60), Literal["created", "changed", "same"])
+    assert_type(await schedules.get("s"), ScheduleInfo | None)
 
 
 def produce_and_block() -> None:

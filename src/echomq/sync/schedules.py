@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack, final
 from echomq._definitions import define
 from echomq._items import check_count, check_offset
 from echomq._options import EnqueueOptions
-from echomq._schedule_steps import follow_sync, pause_course, put_course, resume_course, run_now_course
+from echomq._schedule_steps import DefineOutcome, follow_sync, pause_course, put_course, resume_course, run_now_course
 from echomq.protocol.keys import check_schedule_name
 from echomq.recurrence import Missed, Recurrence
 from echomq.schedules import PAGE, ScheduleInfo, SchedulePage, next_offset, was_removed
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from echomq.sync.handles import JobHandle
     from echomq.sync.queue import Queue
     from echomq.tasks import JobCall
-    from echomq.transitions.schedule_put import PutOutcome
     from echomq.transitions.schedules import Overlap
 
 
@@ -48,7 +47,7 @@ class Schedules:
         jitter: float | dt.timedelta | None = None,
         task: str = "",
         **options: Unpack[EnqueueOptions],
-    ) -> PutOutcome:
+    ) -> DefineOutcome:
         """Define a schedule, or change it. See `echomq.schedules.Schedules.put`."""
         recurrence = Recurrence.of(
             every=every, cron=cron, tz=tz, start=start, end=end, limit=limit, missed=missed, jitter=jitter
