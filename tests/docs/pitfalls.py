@@ -271,8 +271,8 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
             "faults/test_schedules::test_worker_killed_between_reading_a_schedule_and_firing_it_loses_no_slot",
             "integration/test_schedules_api::test_put_defines_once",
             "worker/test_timetable::test_missed_slots_by_policy",
-            "worker/test_timetable::test_full_queue_keeps_the_slot_and_is_not_asked_in_a_loop",
-            "worker/test_timetable::test_schedule_that_cannot_be_fired_keeps_no_other_back",
+            "worker/test_timetable_faults::test_full_queue_keeps_the_slot_and_is_not_asked_in_a_loop",
+            "worker/test_timetable_faults::test_schedule_that_cannot_be_fired_keeps_no_other_back",
         ],
     ),
     39: (

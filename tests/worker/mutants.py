@@ -1183,43 +1183,43 @@ SCHEDULES = (
     _m(
         "a queue that refuses is asked again at once",
         (TIMETABLE, "pause = self._backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP)", "pass"),
-        by="worker/timetable::full_queue_keeps_the_slot_and_is_not_asked_in_a_loop[trio]",
+        by="worker/timetable_faults::full_queue_keeps_the_slot_and_is_not_asked_in_a_loop[trio]",
     ),
     _m(
         "a schedule that cannot be read is looked at with each claim",
         (TIMETABLE, "pause = self._backoff(line.idle, QUIET_FIRST, QUIET_CAP)", "pass"),
-        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[newer-trio]",
+        by="worker/timetable_faults::schedule_that_cannot_be_fired_keeps_no_other_back[newer-trio]",
     ),
     _m(
         "a schedule without a row is looked for with each claim",
         (TIMETABLE, "pause = self._backoff(1, QUIET_FIRST, QUIET_CAP)", "pass"),
-        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[no-row-trio]",
+        by="worker/timetable_faults::schedule_that_cannot_be_fired_keeps_no_other_back[no-row-trio]",
     ),
     _m(
         "a schedule that cannot be read is told of each time",
         (TIMETABLE, "if line.unreadable.get(state.name) != state.digest:", "if True:"),
-        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[newer-trio]",
+        by="worker/timetable_faults::schedule_that_cannot_be_fired_keeps_no_other_back[newer-trio]",
     ),
     _m(
         "a schedule that has lost its slot runs for ever",
         (TIMETABLE, "if not state.digest or not ENDED < state.slot_ms <= now_ms:", "if not state.digest:"),
-        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[no-slot-trio]",
+        by="worker/timetable_faults::schedule_that_cannot_be_fired_keeps_no_other_back[no-slot-trio]",
     ),
     _m(
         "a schedule whose slots cannot be found ends the worker",
         (TIMETABLE, "        except Exception as error:  # whatever it is", "        except KeyError as error:  # whatever it is"),
-        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[bug-trio]",
+        by="worker/timetable_faults::schedule_that_cannot_be_fired_keeps_no_other_back[bug-trio]",
     ),
     _m(
         "a schedule that is refused for itself keeps its queue back",
         (TIMETABLE, 'return "left" if type(error) in _OF_ONE else "refused"', 'return "refused"'),
         (TIMETABLE, "BACKOFF_FIRST: float = 0.1\nBACKOFF_CAP: float = 5.0", "BACKOFF_FIRST: float = 60.0\nBACKOFF_CAP: float = 60.0"),
-        by="worker/timetable::schedule_that_cannot_be_fired_keeps_no_other_back[no-ends-trio]",
+        by="worker/timetable_faults::schedule_that_cannot_be_fired_keeps_no_other_back[no-ends-trio]",
     ),
     _m(
         "a page of schedules that cannot be read hides the others",
         (TIMETABLE, "offset += len(page.schedules) - done", "offset += 0"),
-        by="worker/timetable::schedules_beyond_a_page_are_fired[trio]",
+        by="worker/timetable_faults::schedules_beyond_a_page_are_fired[trio]",
     ),
     _m(
         "a slot that somebody else has fired is an error",
@@ -1234,7 +1234,7 @@ SCHEDULES = (
     _m(
         "more missed slots than a queue may hold wait for room",
         (TIMETABLE, "                if not 0 < most < len(firings):\n                    raise\n", "                raise\n"),
-        by="worker/timetable::more_missed_slots_than_a_queue_may_hold_make_as_many_jobs_as_it_may[trio]",
+        by="worker/timetable_faults::more_missed_slots_than_a_queue_may_hold_make_as_many_jobs_as_it_may[trio]",
     ),
     _m(
         "the slot after one is always looked for from the clock that was read",
@@ -1259,17 +1259,17 @@ SCHEDULES = (
     _m(
         "a worker does not define the schedules of its app",
         ("worker/entry.py", "beside = (app.schedules.keep_trying,)", "beside = ()"),
-        by="worker/timetable::worker_defines_the_schedules_of_its_app[trio]",
+        by="worker/timetable_faults::worker_defines_the_schedules_of_its_app[trio]",
     ),
     _m(
         "a schedule that could not be defined is given up",
         ("_app_schedules.py", "            left = failed\n", "            left = []\n"),
-        by="worker/timetable::worker_defines_its_schedules_when_the_server_comes[trio]",
+        by="worker/timetable_faults::worker_defines_its_schedules_when_the_server_comes[trio]",
     ),
     _m(
         "a schedule that could not be defined keeps the others back",
         ("_app_schedules.py", "                    failed.append(declared)\n", "                    failed = left; break\n"),
-        by="worker/timetable::worker_defines_its_schedules_when_the_server_comes[trio]",
+        by="worker/timetable_faults::worker_defines_its_schedules_when_the_server_comes[trio]",
     ),
 )  # fmt: skip
 
