@@ -8,6 +8,7 @@ from echomq.conformance.bench import Bench
 from echomq.conformance.driver import CallRefusedError
 from echomq.conformance.items import YEAR_MS
 from echomq.protocol.records import NewJob
+from echomq.transitions import CancelRequest
 from tests.lua.watching import changes, running
 
 
@@ -190,3 +191,13 @@ def test_claim_sent_again_renews_both_leases(bench: Bench) -> None:
     bench.expire(id)
     _, changed = changes(bench, lambda: bench.worker.resend("claim"), A=id)
     assert changed == {"active[A] = T", "lane:a:active[A] = T"}
+
+
+def test_keeper_that_is_told_of_nothing_keeps_no_timer(bench: Bench) -> None:
+    """Else who hears of a delayed job next, while its record lasts, would be told the cap: and nobody would watch."""
+    first = bench.add(delay_ms=300)
+    assert 0 < bench.worker.claim(5).next_ms <= 300  # it keeps the timer
+    bench.on("cancel", CancelRequest(first, "why"))
+    assert bench.worker.claim(5).next_ms == 1000
+    bench.add(delay_ms=300)
+    assert 0 < bench.other.claim(5).next_ms <= 300

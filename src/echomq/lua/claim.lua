@@ -191,6 +191,7 @@ if ROTA then settle_rota() end
 freed = 0 -- whoever claims uses what was freed meanwhile, or says that something is left
 local left = not (PAUSED or later or ripe) and call('EXISTS', ROTA and RING or P .. 'pending') == 1 --!guard left
 local filled = #ids == count
+local watched = true -- whether the keeper, should it be us, still has something to wait for
 local keeper = call('HMGET', META, 'keeper', 'keeper_until')
 local ring_once = false
 if left then
@@ -220,6 +221,7 @@ else
     reply[2] = 0
   elseif head == math.huge or filled then
     reply[2] = cap
+    watched = false
     ring_once = ours and soon < cap --!guard keeper-sooner
   elseif ours and meta[1] then --!guard keeper-gone
     reply[2] = math.min(soon, cap)
@@ -228,10 +230,11 @@ else
     reply[2] = cap
   end
 end
-if filled and keeper[1] == CLIENT then
-  -- A claim that fills its caller gives the keeping up and rings, so that another worker takes the timer.
+if (filled or not watched) and keeper[1] == CLIENT then --!guard keeper-over
+  -- It is told to wait for nothing in particular: whoever hears next of something to wait for keeps the timer.
   call('HDEL', META, 'keeper', 'keeper_until') --!write keeper-up
-  ring_once = true --!write keeper-ring
+  -- One that is filled has perhaps left something to wait for, and rings, so that another worker takes the timer.
+  if filled then ring_once = true end --!write keeper-ring
 end
 if ring_once then made_ready = math.max(1, made_ready) end --!write ring-once
 bell()

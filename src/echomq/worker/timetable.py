@@ -7,9 +7,6 @@ Theory of operation
     makes the job. Should that one die before, the next claim of any worker says again that the slot has come. A worker
     whose slots are all taken claims nothing, so there is a round every few seconds besides.
 
-    Whoever has fired a schedule knows its next slot, and looks again when that comes: it does not matter to it which
-    worker's claims keep the queue's timer at that moment.
-
     What cannot be fired stays due, and every claim would say so. So a queue that refuses is left alone for a while, and
     one that has nothing to fire but what cannot be read is looked at once a second at most.
 
@@ -78,10 +75,6 @@ class _Line:
     calls: QueueCalls
     called: bool = False
     """Whether a claim said that a slot has come, since the last round."""
-    alarm_ms: int = 0
-    """The next slot of what this worker has fired, Unix ms of the server's; 0: none."""
-    epoch: float = 0.0
-    """When that clock began, on anyio's clock."""
     until: float = 0.0
     """Until when it is left alone, on anyio's clock."""
     failures: int = 0
@@ -96,14 +89,7 @@ class _Line:
 
     def wanted_at(self) -> float:
         """Answer when it is to be looked at, on anyio's clock."""
-        if self.called:
-            return self.until
-        # A millisecond later: the server told its clock without what is finer.
-        return max(self.until, self.epoch + (self.alarm_ms + 1) / 1000) if self.alarm_ms else math.inf
-
-    def set_alarm(self, slot_ms: int) -> None:
-        """Look again when a slot comes, if that is the next one."""
-        self.alarm_ms = min(self.alarm_ms or slot_ms, slot_ms)
+        return self.until if self.called else math.inf
 
 
 @final
@@ -141,7 +127,6 @@ class Timetable:
     async def _round(self, line: _Line) -> None:
         """Fire what is due in one queue, and decide for how long it is left alone."""
         called, line.called = line.called, False
-        alarm_ms, line.alarm_ms = line.alarm_ms, 0
         fired, found, refused = 0, 0, False
         try:
             offset = 0
@@ -149,9 +134,6 @@ class Timetable:
                 page = await self._read(
                     line, read_schedules(line.calls.keys, self._call(line), offset=offset, count=PAGE, due=True)
                 )
-                line.epoch = anyio.current_time() - page.now_ms / 1000
-                if alarm_ms > page.now_ms:  # a claim called, or the clocks are not of one pace: it is still to come
-                    line.set_alarm(alarm_ms)
                 done, refused = await self._fire_page(line, page)
                 fired, found = fired + done, found + len(page.schedules)
                 # What could not be fired still stands before the others.
@@ -200,8 +182,6 @@ class Timetable:
                 if await self._fire(line, state, firings, next_ms):
                     line.unreadable.pop(state.name, None)
                     line.told.over(state.name)
-                    if next_ms != ENDED:
-                        line.set_alarm(next_ms)
                     return "over"
                 # Somebody else was there first; or we were slow, and the slot after it is over as well.
                 again = await self._read(line, read_schedules(line.calls.keys, self._call(line), names=[state.name]))
