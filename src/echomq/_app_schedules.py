@@ -11,7 +11,8 @@ import attrs
 
 from echomq._definitions import Definition, define
 from echomq._logs import Told, get_logger
-from echomq._schedule_steps import follow, put_course
+from echomq._schedule_steps import put_walk
+from echomq._walks import drive
 from echomq.errors import EchoMQError
 from echomq.schedules import was_removed
 from echomq.tasks import JobCall
@@ -155,8 +156,7 @@ class AppSchedules:
         # What is done to the app's outgoing calls on their way is done to `declared.call` here.
         definition = declared.define()
         queue = self._app.queue(declared.call.queue)
-        course = put_course(queue.keys, Call(queue.wire.tag), definition, origin=self._app.origin)
-        outcome = await follow(course, queue.wire.run)
+        outcome = await drive(queue, put_walk(queue.keys, definition, origin=self._app.origin))
         if outcome != "same":
             _log.info("schedule_defined", schedule=declared.name, queue=queue.name, outcome=outcome)
         return outcome

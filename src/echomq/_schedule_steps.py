@@ -1,18 +1,14 @@
-"""What is done with a schedule in more than one call: decided here, without I/O, for both clients and the worker.
-
-A *course* yields transitions, is sent their values, is thrown the errors they met, and returns what came of it.
-`follow` runs one with an asynchronous client, `follow_sync` with a blocking one.
-"""
+"""What is done with a schedule in more than one call: walks (`echomq._walks`), for both clients."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
 
 from echomq._definitions import Definition, slot_after
 from echomq._items import MINTS
+from echomq._walks import Ask, Walk
 from echomq.errors import (
-    EchoMQError,
     InvalidJobError,
     JobNotFoundError,
     JobStateError,
@@ -22,7 +18,7 @@ from echomq.errors import (
 from echomq.protocol.ids import mint
 from echomq.protocol.refusals import COLLISION, GONE, OK, STALE, Verdict
 from echomq.recurrence import Recurrence, UnreadableSpecError
-from echomq.transitions import Call, Transition, read_job, read_schedules
+from echomq.transitions import read_job, read_schedules
 from echomq.transitions.schedule_fire import Firing, schedule_fire
 from echomq.transitions.schedule_pause import schedule_pause
 
@@ -30,8 +26,6 @@ if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
     from echomq.transitions.schedules import ScheduleState
 
-T = TypeVar("T")
-Course = Generator[Transition[Any], Any, T]
 DefineOutcome = Literal["created", "changed", "same"]
 """What a definition did; `same`: nothing, it stood there so already."""
 
@@ -39,45 +33,9 @@ TRIES: Final = 8
 """Times a slot is looked for, when the one found was over before the server got it, or another definition came between."""
 
 
-async def follow(course: Course[T], run: Callable[[Transition[Any]], Awaitable[Any]]) -> T:
-    """Run a course to its end, and answer what came of it; what it raises is raised."""
-    try:
-        transition = next(course)
-        while True:
-            try:
-                value = await run(transition)
-            except EchoMQError as error:
-                transition = course.throw(error)
-            else:
-                transition = course.send(value)
-    except StopIteration as over:
-        result: T = over.value
-        return result
-    finally:
-        course.close()
-
-
-def follow_sync(course: Course[T], run: Callable[[Transition[Any]], Any]) -> T:
-    """Run a course to its end, and answer what came of it; what it raises is raised."""
-    try:
-        transition = next(course)
-        while True:
-            try:
-                value = run(transition)
-            except EchoMQError as error:
-                transition = course.throw(error)
-            else:
-                transition = course.send(value)
-    except StopIteration as over:
-        result: T = over.value
-        return result
-    finally:
-        course.close()
-
-
-def put_course(keys: QueueKeys, call: Call, definition: Definition, *, origin: str) -> Course[DefineOutcome]:
+def put_walk(keys: QueueKeys, definition: Definition, *, origin: str) -> Walk[DefineOutcome]:
     """Define a schedule. What stands there already is only read: eight workers that start change nothing."""
-    page = yield read_schedules(keys, call, names=[definition.name])
+    page = yield Ask(partial(read_schedules, keys, names=[definition.name]))
     made = 0
     for stands in page.schedules:
         if stands.digest == definition.digest:
@@ -85,7 +43,7 @@ def put_course(keys: QueueKeys, call: Call, definition: Definition, *, origin: s
         made = stands.count
     now_ms = page.now_ms
     for _ in range(TRIES):
-        reply = yield definition.put(keys, call, origin=origin, now_ms=now_ms, made=made)
+        reply = yield Ask(partial(definition.put, keys, origin=origin, now_ms=now_ms, made=made))
         if reply.outcome != "stale":
             outcome: DefineOutcome = reply.outcome
             return outcome
@@ -95,46 +53,46 @@ def put_course(keys: QueueKeys, call: Call, definition: Definition, *, origin: s
     )
 
 
-def pause_course(keys: QueueKeys, call: Call, name: str) -> Course[bool]:
+def pause_walk(keys: QueueKeys, name: str) -> Walk[bool]:
     """Let a schedule rest. Answers whether this did it."""
-    verdict = yield schedule_pause(keys, call, name=name, paused=True)
+    verdict = yield Ask(partial(schedule_pause, keys, name=name, paused=True))
     return _changed(verdict, name, keys)
 
 
-def resume_course(keys: QueueKeys, call: Call, name: str) -> Course[bool]:
+def resume_walk(keys: QueueKeys, name: str) -> Walk[bool]:
     """Let a schedule go on at its next slot. Answers whether this did it."""
     for _ in range(TRIES):
-        state, now_ms = yield from _read(keys, call, name)
+        state, now_ms = yield from _read(keys, name)
         try:
             slot_ms = slot_after(Recurrence.parse(state.spec), now_ms, state.count)
         except UnreadableSpecError as error:
             raise InvalidJobError(
                 f"schedule {name!r} is defined in a way that this version cannot read: {error}"
             ) from None
-        verdict = yield schedule_pause(keys, call, name=name, paused=False, digest=state.digest, slot_ms=slot_ms)
+        again = partial(schedule_pause, keys, name=name, paused=False, digest=state.digest, slot_ms=slot_ms)
+        verdict = yield Ask(again)
         if verdict.code != STALE:
             return _changed(verdict, name, keys)
     raise ServerError(STALE, f"schedule {name!r} changed {TRIES} times meanwhile")
 
 
-def run_now_course(keys: QueueKeys, call: Call, name: str) -> Course[str]:
+def run_now_walk(keys: QueueKeys, name: str) -> Walk[str]:
     """Make a job of a schedule now. Answers its id."""
-    state, now_ms = yield from _read(keys, call, name)
+    state, now_ms = yield from _read(keys, name)
     for _ in range(MINTS):
         id = mint()
         firing = Firing(id=id, slot_ms=now_ms, due_ms=0)
         try:
-            verdicts = yield schedule_fire(
-                keys, call, name=name, digest=state.digest, slot_ms=0, next_ms=0, firings=[firing]
-            )
+            fire = partial(schedule_fire, keys, name=name, digest=state.digest, slot_ms=0, next_ms=0, firings=[firing])
+            verdicts = yield Ask(fire)
         except JobNotFoundError:
             raise ScheduleNotFoundError(name, keys.queue) from None
         except JobStateError as error:
             if not error.actual.startswith(COLLISION):
                 raise
             # Another producer's; or our own, when the call was sent again after its reply was lost.
-            job = yield read_job(keys, call, id)
-            if job is not None and job.record.schedule == name and job.record.by == call.client:
+            job = yield Ask(partial(read_job, keys, id=id))
+            if job is not None and (job.record.schedule, job.record.slot_ms) == (name, now_ms):
                 return id
             continue
         if not verdicts[0].ok:
@@ -143,8 +101,8 @@ def run_now_course(keys: QueueKeys, call: Call, name: str) -> Course[str]:
     raise InvalidJobError(f"schedule {name!r}: {MINTS} ids in a row were taken")
 
 
-def _read(keys: QueueKeys, call: Call, name: str) -> Generator[Transition[Any], Any, tuple[ScheduleState, int]]:
-    page = yield read_schedules(keys, call, names=[name])
+def _read(keys: QueueKeys, name: str) -> Walk[tuple[ScheduleState, int]]:
+    page = yield Ask(partial(read_schedules, keys, names=[name]))
     if not page.schedules:
         raise ScheduleNotFoundError(name, keys.queue)
     return page.schedules[0], page.now_ms

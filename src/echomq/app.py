@@ -84,7 +84,7 @@ class App:
         unavailable_after: float = 10.0,
         codec: Codec | None = None,
         name: str = "",
-        origin: str = "",
+        origin: str = "app",
     ) -> None:
         """Make an app. Nothing is opened, and the environment is not looked at, before `async with app:`.
 
@@ -94,8 +94,9 @@ class App:
             unavailable_after: Seconds a call waits for a server that is away.
             codec: What encodes arguments and results; None means JSON.
             name: Shown in the server's CLIENT LIST.
-            origin: What its schedules are signed with, such as the program's name, so that `app.schedules.sync(prune=True)`
-                can tell them from others': up to 128 of `A-Z a-z 0-9 . _ : -`.
+            origin: What its schedules are signed with, such as the program's name: up to 128 of `A-Z a-z 0-9 . _ : -`.
+                `app.schedules.sync(prune=True)` removes what has this origin and is not declared any more, so programs
+                that share queues have origins of their own.
         """
         self.url = url
         """Where the server is, as given."""

@@ -15,7 +15,8 @@ import attrs
 from echomq._definitions import define
 from echomq._items import check_count, check_offset
 from echomq._options import EnqueueOptions
-from echomq._schedule_steps import DefineOutcome, follow, pause_course, put_course, resume_course, run_now_course
+from echomq._schedule_steps import DefineOutcome, pause_walk, put_walk, resume_walk, run_now_walk
+from echomq._walks import drive
 from echomq.errors import EchoMQError
 from echomq.protocol.keys import check_schedule_name
 from echomq.protocol.times import from_unix_ms
@@ -174,7 +175,7 @@ class Schedules:
         )
         queue = self._queue
         definition = define(name, call, recurrence, overlap=overlap, task=task, options=options, queue=queue.name)
-        return await follow(put_course(queue.keys, self._call, definition, origin=""), queue.wire.run)
+        return await drive(queue, put_walk(queue.keys, definition, origin=""))
 
     async def remove(self, name: str) -> bool:
         """Remove a schedule; the jobs it has made stay. Answers whether there was one.
@@ -199,7 +200,7 @@ class Schedules:
         Cancellation: a checkpoint; if cancelled after it was sent, it may be paused.
         """
         queue = self._queue
-        return await follow(pause_course(queue.keys, self._call, check_schedule_name(name)), queue.wire.run)
+        return await drive(queue, pause_walk(queue.keys, check_schedule_name(name)))
 
     async def resume(self, name: str) -> bool:
         """Let a schedule go on at its next slot. Answers whether this call did it. What came meanwhile makes no job.
@@ -212,7 +213,7 @@ class Schedules:
         Cancellation: a checkpoint; if cancelled after it was sent, it may be resumed.
         """
         queue = self._queue
-        return await follow(resume_course(queue.keys, self._call, check_schedule_name(name)), queue.wire.run)
+        return await drive(queue, resume_walk(queue.keys, check_schedule_name(name)))
 
     async def run_now(self, name: str) -> JobHandle[Any]:
         """Make a job of a schedule now, also of one that is paused or over, and whatever its `overlap` says.
@@ -230,7 +231,7 @@ class Schedules:
         Cancellation: a checkpoint; if cancelled after it was sent, the job may be there.
         """
         queue = self._queue
-        id = await follow(run_now_course(queue.keys, self._call, check_schedule_name(name)), queue.wire.run)
+        id = await drive(queue, run_now_walk(queue.keys, check_schedule_name(name)))
         return queue.handle(id)
 
     async def get(self, name: str) -> ScheduleInfo | None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Unpack, final
 from echomq._definitions import define
 from echomq._items import check_count, check_offset
 from echomq._options import EnqueueOptions
-from echomq._schedule_steps import DefineOutcome, follow_sync, pause_course, put_course, resume_course, run_now_course
+from echomq._schedule_steps import DefineOutcome, pause_walk, put_walk, resume_walk, run_now_walk
 from echomq.protocol.keys import check_schedule_name
 from echomq.recurrence import Missed, Recurrence
 from echomq.schedules import PAGE, ScheduleInfo, SchedulePage, next_offset, was_removed
+from echomq.sync.driving import drive
 from echomq.transitions import read_schedules, schedule_remove
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Schedules:
         )
         queue = self._queue
         definition = define(name, call, recurrence, overlap=overlap, task=task, options=options, queue=queue.name)
-        return follow_sync(put_course(queue.keys, queue.runner.call(), definition, origin=""), queue.runner.run)
+        return drive(queue.runner, queue.keys, put_walk(queue.keys, definition, origin=""))
 
     def remove(self, name: str) -> bool:
         """Remove a schedule; the jobs it has made stay. Answers whether there was one."""
@@ -65,18 +66,17 @@ class Schedules:
     def pause(self, name: str) -> bool:
         """Let a schedule rest until `resume`. Answers whether this call did it."""
         queue = self._queue
-        return follow_sync(pause_course(queue.keys, queue.runner.call(), check_schedule_name(name)), queue.runner.run)
+        return drive(queue.runner, queue.keys, pause_walk(queue.keys, check_schedule_name(name)))
 
     def resume(self, name: str) -> bool:
         """Let a schedule go on at its next slot. See `echomq.schedules.Schedules.resume`."""
         queue = self._queue
-        return follow_sync(resume_course(queue.keys, queue.runner.call(), check_schedule_name(name)), queue.runner.run)
+        return drive(queue.runner, queue.keys, resume_walk(queue.keys, check_schedule_name(name)))
 
     def run_now(self, name: str) -> JobHandle[Any]:
         """Make a job of a schedule now. See `echomq.schedules.Schedules.run_now`."""
         queue = self._queue
-        course = run_now_course(queue.keys, queue.runner.call(), check_schedule_name(name))
-        return queue.handle(follow_sync(course, queue.runner.run))
+        return queue.handle(drive(queue.runner, queue.keys, run_now_walk(queue.keys, check_schedule_name(name))))
 
     def get(self, name: str) -> ScheduleInfo | None:
         """Read one schedule; None when there is none of that name."""
