@@ -35,6 +35,20 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
+def check_findable(task: str, function: Callable[..., Any]) -> None:
+    """Refuse a handler that another process could not find: it is looked up there by its module and name.
+
+    Raises:
+        TypeError: It is a lambda, a function within a function, or an object that has no such name.
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
+        raise TypeError(
+            f"task {task!r}: a handler that runs in a process is found there by its module and name, so define it at the "
+            f"top of a module, not as {function!r}"
+        )
+
+
 @final
 class Signature:
     """What a handler takes, the job apart."""
@@ -160,7 +174,7 @@ class Signature:
                 raise TypeError(f"task {self.task!r}: the job is one argument, not *{name}")
             right = Job if coroutine else SyncJob
             if wanted is not right:
-                kind = "a coroutine function" if coroutine else "a plain function, which runs in a thread,"
+                kind = "a coroutine function" if coroutine else "a plain function, which runs in a thread or a process,"
                 raise TypeError(f"task {self.task!r}: {kind} is given a {right.__name__}, not a {wanted.__name__}")
             found.append(name)
         if len(found) > 1:
@@ -273,8 +287,8 @@ class Signature:
             return typing.get_type_hints(get_args(hint)[0], include_extras=True).get(name, Any)
         return hint
 
-    def inject(self, job: Job | SyncJob, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Add the job to the arguments where the handler wants it, in place."""
+    def inject(self, job: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Add the job, or what stands for it, to the arguments where the handler wants it, in place."""
         name, at = self.job_parameter, self._job_at
         if name is None:
             return args, kwargs

@@ -38,7 +38,7 @@ from echomq.protocol.keys import QueueKeys, check_prefix, check_queue_name, chec
 from echomq.queue import Queue
 from echomq.recurrence import Missed, Recurrence
 from echomq.results import JobHandle, Results
-from echomq.tasks import DEFAULT_CODEC, JobCall, Task, TaskCaller
+from echomq.tasks import DEFAULT_CODEC, JobCall, Place, Task, TaskCaller
 
 if TYPE_CHECKING:
     from echomq._channels import Channels
@@ -142,6 +142,7 @@ class App:
         result_ttl: float | None = None,
         max_stalls: int | None = None,
         batch: None = None,
+        run_in: Place | None = None,
     ) -> TaskDecorator: ...
     @overload
     def task(
@@ -170,12 +171,13 @@ class App:
         result_ttl: float | None = None,
         max_stalls: int | None = None,
         batch: Batch | None = None,
+        run_in: Place | None = None,
     ) -> Any:
         """Make a function a task: `@app.task`, or `@app.task(...)` with options.
 
         A coroutine function runs in the worker's event loop, and gets the job if a parameter is annotated `Job`; a
-        plain function runs in a thread, and a parameter annotated `SyncJob` gets it. Put that parameter first, so that
-        type checkers know what `enqueue` takes.
+        plain function runs in a thread, or in a process, and a parameter annotated `SyncJob` gets it. Put that parameter
+        first, so that type checkers know what `enqueue` takes.
 
         Args:
             function: The handler.
@@ -188,10 +190,14 @@ class App:
             max_stalls: How many expired leases a job survives; None: 3.
             batch: How its jobs are gathered into batches: the handler then takes one `JobBatch`, a producer enqueues
                 one argument an item, and no other task may be on its queue. None: each job runs by itself.
+            run_in: Where a plain function runs: `thread`, or `process`: one of its own, which can be killed, and keeps a
+                processor busy without holding the worker up. It is found there by its module and name, and what it is
+                given and returns is pickled. None: in a thread.
 
         Raises:
             ValueError: The name is taken, a value is out of range, or a task of batches would share its queue.
-            TypeError: The function cannot be a handler.
+            TypeError: The function cannot be a handler, or not there: a coroutine function in a thread or process, or one
+                that a process could not find.
         """
 
         def decorate(function: Callable[..., Any]) -> Task[Any, Any]:
@@ -208,6 +214,7 @@ class App:
                 result_ttl=result_ttl,
                 max_stalls=max_stalls,
                 batch=batch,
+                run_in=run_in,
                 codec=self.codec,
                 sender=self,
             )

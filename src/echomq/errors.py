@@ -12,6 +12,7 @@ log line: it names the job, the queue and the offending value.
 
 from __future__ import annotations
 
+import signal
 from typing import Any, Self, final
 
 
@@ -208,6 +209,28 @@ class JobFailedError(EchoMQError):
         self.attempts = attempts
         what = ": ".join(part for part in (type, message) if part) or "no reason recorded"
         super().__init__(f"{id} failed after {attempts} attempt{'' if attempts == 1 else 's'}: {what}")
+
+
+@final
+class ProcessDiedError(EchoMQError):
+    """The process that ran a handler (`run_in="process"`) has died: the attempt failed. Nobody had asked for it.
+
+    Attributes:
+        code: Its exit code; of one that was killed by a signal, the signal's number with a minus.
+    """
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(f"the handler's process died: {_shown_exit(code)}")
+
+
+def _shown_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
 
 
 @final

@@ -1,34 +1,39 @@
 """What a handler sees of its job (Runtime, section 4).
 
 A coroutine function asks for it with a parameter annotated `Job` and awaits its methods. A plain function runs in a
-thread and asks for a `SyncJob`, whose methods block that thread while the event loop does the work.
+thread, or in a process of its own, and asks for a `SyncJob`, whose methods block it while the worker's event loop does
+the work.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-import anyio
-import anyio.from_thread
-
 from echomq.protocol.times import from_unix_ms
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     from echomq.protocol.records import JobRecord
 
 
-class Notes(Protocol):
-    """What the worker's lease does for the job it holds."""
+class _Seen(Protocol):
+    """What can be known of a held job without waiting."""
 
     @property
     def reason(self) -> str | None:
         """Why the handler is being stopped; None while it is not."""
 
-    async def progress(self, value: Any) -> None:
-        """Send a progress note."""
+    def load_checkpoint(self) -> Any:
+        """Decode the state that the last attempt kept."""
+
+
+class Notes(_Seen, Protocol):
+    """What the worker's lease does for the job it holds."""
+
+    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+        """Send a progress note, now or soon."""
 
     async def checkpoint(self, state: Any, step: int | None) -> None:
         """Send a checkpoint."""
@@ -36,8 +41,18 @@ class Notes(Protocol):
     async def log(self, line: str) -> None:
         """Send a log line."""
 
-    def load_checkpoint(self) -> Any:
-        """Decode the state that the last attempt kept."""
+
+class BlockingNotes(_Seen, Protocol):
+    """The same for a plain function, wherever it runs."""
+
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        """Send a progress note, now or soon."""
+
+    def checkpoint(self, state: Any, step: int | None) -> None:
+        """Send a checkpoint."""
+
+    def log(self, line: str) -> None:
+        """Send a log line."""
 
 
 class _Facts:
@@ -45,12 +60,13 @@ class _Facts:
 
     __slots__ = ("_notes", "id", "queue", "record", "token")
 
-    def __init__(self, queue: str, id: str, token: int, record: JobRecord, notes: Notes) -> None:
+    _notes: _Seen
+
+    def __init__(self, queue: str, id: str, token: int, record: JobRecord) -> None:
         self.queue = queue
         self.id = id
         self.token = token
         self.record = record
-        self._notes = notes
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} token={self.token} queue={self.queue!r} task={self.task!r}>"
@@ -108,7 +124,10 @@ class _Facts:
 
     @property
     def cancelled(self) -> bool:
-        """Whether this attempt is being stopped. A thread must look: nothing can interrupt it."""
+        """Whether this attempt is being stopped.
+
+        A plain function must look: nothing can interrupt a thread, and a process is killed when `cleanup` is over.
+        """
         return self._notes.reason is not None
 
     @property
@@ -126,20 +145,35 @@ class Job(_Facts):
 
     __slots__ = ()
 
-    async def progress(self, value: Any) -> None:
+    _notes: Notes
+
+    def __init__(self, queue: str, id: str, token: int, record: JobRecord, notes: Notes) -> None:
+        super().__init__(queue, id, token, record)
+        self._notes = notes
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Note how far the work is; the next note replaces it.
 
+        Call it as often as you like: of a job at most one note leaves each half second, the latest. Others wait for
+        their turn without you, and a newer one takes their place; the one that says all is done leaves at once.
+
         Args:
-            value: Anything JSON can hold, such as `{"done": 3, "total": 10}`.
+            done: How much is done, 0 or more, in whatever it is counted.
+            total: How much there is to do, if that is known.
+            message: What is being done, for people; of more than 1,024 bytes the beginning is kept.
 
         Raises:
-            LeaseLostError: The job is no longer this attempt's; nothing was written.
-            UnavailableError: The server could not be reached in time.
-            EncodeError: The value cannot be written as JSON.
+            TypeError: An amount is not an int or a float, or the message is not text; nothing was sent.
+            ValueError: An amount is negative, above 2^53 or not finite; nothing was sent.
+            LeaseLostError: The job is no longer this attempt's; nothing was written. (Of a note that waited for its
+                turn, `cancelled` tells.)
+            UnavailableError: The server could not be reached in time; not if the note waited for its turn.
 
         **Cancellation**: a checkpoint; if cancelled, the note may have been written.
+
+        **Delivery**: a note that waits when the handler ends is still sent, but may come too late to count.
         """
-        await self._notes.progress(value)
+        await self._notes.progress(done, total, message)
 
     async def checkpoint(self, state: Any, *, step: int | None = None) -> None:
         """Keep state for the next attempt, which reads it as `checkpoint_state`.
@@ -176,30 +210,30 @@ class Job(_Facts):
         await self._notes.log(line)
 
 
-async def _shielded(note: Callable[..., Awaitable[None]], *values: Any) -> None:
-    # A call from a thread runs in the scope of whoever waits for the thread, and that scope may be cancelled already.
-    with anyio.CancelScope(shield=True):
-        await note(*values)
-
-
 @final
 class SyncJob(_Facts):
-    """A job in the hands of a plain function, which runs in a thread.
+    """A job in the hands of a plain function, which runs in a thread, or in a process of its own.
 
-    The methods do what those of `Job` do and block the thread meanwhile. They go on working while the attempt is being
-    stopped, so that cleanup can keep its state; poll `cancelled` to know.
+    The methods do what those of `Job` do and block the function meanwhile. They go on working while the attempt is
+    being stopped, so that cleanup can keep its state; poll `cancelled` to know.
     """
 
     __slots__ = ()
 
-    def progress(self, value: Any) -> None:
+    _notes: BlockingNotes
+
+    def __init__(self, queue: str, id: str, token: int, record: JobRecord, notes: BlockingNotes) -> None:
+        super().__init__(queue, id, token, record)
+        self._notes = notes
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Note how far the work is; see `Job.progress`."""
-        anyio.from_thread.run(_shielded, self._notes.progress, value)
+        self._notes.progress(done, total, message)
 
     def checkpoint(self, state: Any, *, step: int | None = None) -> None:
         """Keep state for the next attempt; see `Job.checkpoint`."""
-        anyio.from_thread.run(_shielded, self._notes.checkpoint, state, step)
+        self._notes.checkpoint(state, step)
 
     def log(self, line: str) -> None:
         """Append a line to the job's log; see `Job.log`."""
-        anyio.from_thread.run(_shielded, self._notes.log, line)
+        self._notes.log(line)

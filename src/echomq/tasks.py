@@ -7,16 +7,15 @@ A task is a value. The decorator `App.task` makes it, and nothing happens until 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, final
+from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, final
 
 import attrs
 
 from echomq._options import EnqueueOptions, JobOptions
-from echomq._signature import Signature, is_async
+from echomq._signature import Signature, check_findable, is_async
 from echomq.backoff import DEFAULT_BACKOFF, Backoff
 from echomq.batches import Batch
 from echomq.errors import ArgumentsError, DecodeError
-from echomq.job import Job, SyncJob
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import check_queue_name, check_task_name
 from echomq.protocol.newjob import MAX_COUNT
@@ -27,8 +26,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
+Place = Literal["thread", "process"]
+"""Where a plain function may run."""
+
 DEFAULT_CODEC: Final = JsonCodec()
 """What encodes arguments and results unless an app or client is given another."""
+PLACES: Final = ("thread", "process")
 _PARTS: Final = frozenset({"args", "kwargs"})
 
 
@@ -127,10 +130,13 @@ class Task(Generic[P, R_co]):
     """How many expired leases a job survives; None: 3. Written into each job."""
     batch: Batch | None = None
     """How its jobs are gathered into batches, on a queue of its own; None: each runs by itself."""
+    run_in: Place | None = None
+    """Where it runs: a plain function in a `thread` or a `process`; None: a coroutine function in the event loop, a plain
+    one in a thread."""
     codec: Codec = attrs.field(default=DEFAULT_CODEC, repr=False)
     """Encodes arguments and results."""
     is_async: bool = attrs.field(init=False, repr=False)
-    """Whether it is a coroutine function, run in the event loop, or a plain one, run in a thread."""
+    """Whether it is a coroutine function, run in the event loop, or a plain one."""
     signature: Signature = attrs.field(init=False, repr=False)
     """What it takes."""
     _sender: Sender = attrs.field(repr=False)
@@ -155,6 +161,16 @@ class Task(Generic[P, R_co]):
         if self.timeout is not None:
             put(self, "timeout", to_seconds(to_ms(self.timeout)))  # of a timedelta, too
         put(self, "is_async", is_async(self.function))
+        if self.run_in is not None:
+            if self.run_in not in PLACES:
+                raise ValueError(f"task {self.name!r}: run_in is 'thread', 'process' or None, not {self.run_in!r}")
+            if self.is_async:
+                raise TypeError(
+                    f"task {self.name!r}: {self.function!r} is a coroutine function, which runs in the event loop and "
+                    f"not in a {self.run_in}: declare it with a plain def, or without run_in"
+                )
+            if self.run_in == "process":
+                check_findable(self.name, self.function)
         put(self, "signature", Signature(self.name, self.function, batch=self.batch is not None))
         options = JobOptions.of({"result_ttl": self.result_ttl, "max_stalls": self.max_stalls})
         caller: TaskCaller[P, R_co] = TaskCaller(
@@ -235,7 +251,7 @@ class Task(Generic[P, R_co]):
         except DecodeError as error:
             raise ArgumentsError(f"task {self.name!r}: {error}", task=self.name, path=error.path) from error
 
-    def inject(self, job: Job | SyncJob, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def inject(self, job: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Add the job to loaded arguments, in place, if the handler asks for it."""
         return self.signature.inject(job, args, kwargs)
 

@@ -8,7 +8,7 @@ errors, and nobody but a handler raises them.
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from echomq.protocol._convert import shown
 from echomq.protocol.times import to_ms, to_seconds
@@ -24,8 +24,18 @@ SNOOZE_FLOOR = 1.0
 """Seconds: a handler that snoozes itself without delay would spin, and other jobs of the queue would wait."""
 
 
+def _rebuild(cls: type[HandlerVerdict], args: tuple[Any, ...], state: dict[str, Any]) -> HandlerVerdict:
+    verdict = cls.__new__(cls, *args)
+    verdict.__dict__.update(state)
+    return verdict
+
+
 class HandlerVerdict(Exception):  # noqa: N818 - not an error
     """The root of what a handler may raise as its verdict. Do not raise it itself."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by attributes, as `EchoMQError` does: a verdict crosses from a handler's process to the worker."""
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
 
 
 @final

@@ -44,7 +44,8 @@ def make_lease(calls: Any = None, *, id: str = "a", token: int = 1, holder: str 
     record = JobRecord(id, {b"attempts": str(token).encode(), b"holder": holder.encode()})
     claimed = Claimed(id, token, f"nonce-{token}", record)
     fake: Any = FakeCalls() if calls is None else calls
-    return Lease(fake, claimed, now_ms=0, deadline=anyio.current_time() + left)
+    now = anyio.current_time()
+    return Lease(fake, claimed, now_ms=0, sent_at=now, deadline=now + left)
 
 
 def make_settler(timers: Timers, **options: Any) -> Settler:

@@ -148,6 +148,14 @@ async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any]) -> 
 @click.argument("app", metavar="MODULE:APP")
 @click.option("--queue", "queues", multiple=True, help="A queue to serve (repeatable); all of the app's unless given.")
 @click.option("--concurrency", default=100, help="How many handlers run at once.")
+@click.option(
+    "--threads",
+    type=int,
+    help="How many plain functions run at once in threads; as many as --concurrency unless given.",
+)
+@click.option(
+    "--processes", type=int, help="How many run at once in processes of their own; one a processor unless given."
+)
 @click.option("--lease", default=30.0, help="Seconds a claim holds without being renewed.")
 @click.option("--grace", default=20.0, help="Seconds a shutdown waits for handlers.")
 @click.option("--cleanup", default=5.0, help="Seconds that cancelled handlers and last verdicts may take.")

@@ -28,7 +28,8 @@ import structlog
 from echomq.batches import BatchItem, JobBatch
 from echomq.errors import JobStateError
 from echomq.protocol.failures import holds, unfold
-from echomq.worker.execute import LeaseNotes, load, run_scoped
+from echomq.worker.execute import load, run_scoped
+from echomq.worker.notes import LeaseNotes
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 from echomq.worker.spawn import spawner
 
@@ -80,7 +81,7 @@ class _Entry:
         self.left = False
         """Whether it is not the handler's any more, although that may go on."""
         self.own_time = False
-        """Whether its timeout is its own, and not the task's."""
+        """Whether its timeout is its own, and not the task's. So is its deadline."""
         self.worked = False
         """Whether it has, or had, work of its own."""
         self.work: Any = None
@@ -182,14 +183,14 @@ class BatchRun:
             if not entry.open:
                 continue  # lost before we came to it
             loaded = load(entry.lease, self._handler)
-            if isinstance(loaded, (Poison, Unfit)):
+            if isinstance(loaded, (Poison, Unfit, Stopped)):
                 self._finish(entry, loaded)
                 continue
             args, _, timeout = loaded
             claimed = entry.lease.claimed
             entry.lease.limit(timeout)
             entry.own_time = claimed.record.timeout_ms is not None
-            notes = LeaseNotes(entry.lease, self._codec)
+            entry.lease.notes = notes = LeaseNotes(entry.lease, self._codec, self._timers)
             queue = entry.lease.calls.queue
             self._by_item[BatchItem(queue, claimed.id, claimed.token, claimed.record, notes, args[0])] = entry
         calls, gathered = self.first.calls, self._handler.batch
@@ -285,7 +286,8 @@ class BatchRun:
         if not entry.open:
             return
         reason = entry.lease.reason
-        entry.left = entry.left or reason in AT_ONCE or (reason is Reason.TIMEOUT and entry.own_time)
+        own = reason is Reason.TIMEOUT and (entry.own_time or entry.lease.at_deadline)
+        entry.left = entry.left or reason in AT_ONCE or own
         if not entry.stopped:
             entry.stopped = True
             self._running -= 1

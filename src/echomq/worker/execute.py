@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import threading
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import anyio
 import anyio.to_thread
+import attrs
 import structlog
 
-from echomq.errors import DecodeError, EncodeError, LeaseLostError
+from echomq.errors import DecodeError
 from echomq.job import Job, SyncJob
-from echomq.protocol._convert import shown
-from echomq.protocol.codec import Codec
-from echomq.protocol.failures import holds, name_of
+from echomq.protocol.failures import holds
 from echomq.protocol.times import to_seconds
-from echomq.transitions import Checkpoint, LogLine, Progress
+from echomq.worker.frames import JobFacts
+from echomq.worker.notes import LeaseNotes, ThreadNotes
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 
 if TYPE_CHECKING:
@@ -25,16 +25,11 @@ if TYPE_CHECKING:
 
     from echomq.backoff import Backoff
     from echomq.batches import Batch
+    from echomq.protocol.codec import Codec
+    from echomq.tasks import Place
     from echomq.worker.lease import Lease
-
-MAX_NOTE: Final = 1 << 20
-"""Bytes of a progress note or a checkpoint, as for payloads: each claim of the job reads them."""
-
-
-MAX_LINE: Final = 64 << 10
-"""Bytes of a log's line, and of the whole log."""
-MAX_STEP: Final = 10**14 - 1
-"""The largest step: scripts write integers above 10^14 without their last digits (Protocol, section 4, rule 3)."""
+    from echomq.worker.processes import Processes
+    from echomq.worker.timers import Timers
 
 
 class Handler(Protocol):
@@ -50,7 +45,11 @@ class Handler(Protocol):
 
     @property
     def is_async(self) -> bool:
-        """Whether it is a coroutine function; a plain one runs in a thread."""
+        """Whether it is a coroutine function; a plain one runs in a thread, or as `run_in` says."""
+
+    @property
+    def run_in(self) -> Place | None:
+        """Where a plain function runs; None: in a thread."""
 
     @property
     def job_parameter(self) -> str | None:
@@ -80,105 +79,11 @@ class Handler(Protocol):
             Exception: They do not fit this handler; another version of it may take them.
         """
 
-    def inject(self, job: Job | SyncJob, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def inject(self, job: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Add the job to the arguments, if the handler asks for it."""
 
     def dump_result(self, value: Any) -> bytes:
         """Encode what the handler returned."""
-
-
-def check_step(step: Any) -> int:
-    """Answer the step if it may be one: packing a huge one would end the process.
-
-    Raises:
-        TypeError: Not an int itself: a bool, or a number of another class.
-        ValueError: Below 0, or above 99,999,999,999,999: beyond it a script loses digits.
-    """
-    if type(step) is not int:
-        msg = f"a step is an int, not {shown(step)} of type {name_of(type(step))}"
-        raise TypeError(msg)
-    if not 0 <= step <= MAX_STEP:
-        msg = f"a step lies in 0..{MAX_STEP}, not {shown(step)}"
-        raise ValueError(msg)
-    return step
-
-
-def cut_line(line: Any) -> bytes:
-    """Encode a log's line; of one that is longer than a log, the beginning, and how much was cut.
-
-    Raises:
-        TypeError: Not text.
-    """
-    if not isinstance(line, str):
-        msg = f"a log's line is text, not {shown(line)}"
-        raise TypeError(msg)
-    data = str.encode(line, "utf-8", "replace")
-    if len(data) <= MAX_LINE:
-        return data
-    room = MAX_LINE - len(f" ... {len(data)} bytes cut")
-    head = data[:room].decode("utf-8", "ignore").encode()
-    return head + f" ... {len(data) - len(head)} bytes cut".encode()
-
-
-@final
-class LeaseNotes:
-    """What a job's methods do: fenced notes, sent under the lease."""
-
-    __slots__ = ("_clock", "_codec", "_lease")
-
-    def __init__(self, lease: Lease, codec: Codec) -> None:
-        self._lease = lease
-        self._codec = codec
-        # A thread cannot read the event loop's clock; both run alike.
-        self._clock = anyio.current_time() - time.monotonic()
-
-    @property
-    def reason(self) -> str | None:
-        """Why the handler is being stopped."""
-        reason = self._lease.cause(time.monotonic() + self._clock)
-        return None if reason is None else reason.value
-
-    async def _send(self, group: Any, item: Any) -> None:
-        verdict = await group(item)
-        error = verdict.error(id=item.id, token=item.token, queue=self._lease.calls.queue)
-        if isinstance(error, LeaseLostError):
-            # The same word as a renewal's. The handler need not wait for that to hear it.
-            self._lease.stop(Reason.LEASE_LOST, verdict.code)
-        if error is not None:
-            raise error
-
-    def _encode(self, what: str, value: Any) -> bytes:
-        data = self._codec.encode(value)
-        if type(data) is not bytes:
-            msg = f"the codec made {name_of(type(data))} of it, not bytes"
-            raise EncodeError(msg, what)
-        if len(data) > MAX_NOTE:
-            msg = f"it has {len(data)} bytes, the limit is {MAX_NOTE}"
-            raise EncodeError(msg, what)
-        return data
-
-    async def progress(self, value: Any) -> None:
-        """Send a progress note."""
-        c = self._lease.claimed
-        await self._send(self._lease.calls.progress, Progress(c.id, c.token, c.nonce, self._encode("progress", value)))
-
-    async def checkpoint(self, state: Any, step: int | None) -> None:
-        """Send a checkpoint."""
-        c = self._lease.claimed
-        at = (c.record.step or 0) if step is None else check_step(step)
-        data = self._encode("checkpoint", state)
-        await self._send(self._lease.calls.checkpoint, Checkpoint(c.id, c.token, c.nonce, at, data))
-
-    async def log(self, line: str) -> None:
-        """Send a log line."""
-        c = self._lease.claimed
-        data = cut_line(line)
-        await self._send(self._lease.calls.log, LogLine(c.id, c.token, c.nonce, data))
-
-    def load_checkpoint(self) -> Any:
-        """Decode the state that the last attempt kept."""
-        data = self._lease.claimed.record.checkpoint
-        return None if data is None else self._codec.decode(data, Any)
 
 
 def effective_timeout(handler: Handler, lease: Lease) -> float | None:
@@ -192,9 +97,27 @@ def is_foreign(error: BaseException) -> bool:
     return holds(error, KeyboardInterrupt) or issubclass(type(error), anyio.get_cancelled_exc_class())
 
 
-async def execute(
-    lease: Lease, name: str, handler: Handler | None, codec: Codec, *, threads: anyio.CapacityLimiter
-) -> Outcome:
+_UNLIMITED: Final = math.inf
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Means:
+    """What a worker runs handlers with."""
+
+    codec: Codec
+    """Encodes what they note."""
+    timers: Timers
+    """The worker's clock."""
+    processes: Processes
+    """Where some of the plain functions run."""
+    threads: anyio.CapacityLimiter
+    """Admits plain functions to threads."""
+    unlimited: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(_UNLIMITED))
+    """Admits those that have been admitted: a thread is asked for when its slot is had."""
+
+
+async def execute(lease: Lease, name: str, handler: Handler | None, means: Means) -> Outcome:
     """Run the handler of a claimed job, by its task's name, until it has ended; None: there is none of that name.
 
     Raises:
@@ -202,34 +125,44 @@ async def execute(
         BaseException: A cancellation of the lease's own task; anything else is for `run` to make a failure of the job.
 
     **Cancellation**: the lease's scope cancels the handler; this function itself runs shielded and ends only after the
-    handler has. A thread cannot be interrupted: its lease is renewed until it returns.
+    handler has. A thread cannot be interrupted: its lease is renewed until it returns. A process is killed when
+    `cleanup` is over.
     """
     claimed = lease.claimed
     if handler is None:
         return Unfit(LookupError(f"unknown task {name!r} on queue {lease.calls.queue!r}"))
     loaded = load(lease, handler)
-    if isinstance(loaded, (Poison, Unfit)):
+    if isinstance(loaded, (Poison, Unfit, Stopped)):
         return loaded
     args, kwargs, timeout = loaded
     if handler.job_parameter is not None:
-        notes = LeaseNotes(lease, codec)
-        kind = Job if handler.is_async else SyncJob
-        job = kind(lease.calls.queue, claimed.id, claimed.token, claimed.record, notes)
+        lease.notes = LeaseNotes(lease, means.codec, means.timers)
+        facts = (lease.calls.queue, claimed.id, claimed.token, claimed.record)
+        job: Job | SyncJob | JobFacts
+        if handler.is_async:
+            job = Job(*facts, lease.notes)
+        elif handler.run_in == "process":
+            job = JobFacts(*facts)
+        else:
+            job = SyncJob(*facts, ThreadNotes(lease.notes))
         args, kwargs = handler.inject(job, args, kwargs)
     structlog.contextvars.bind_contextvars(queue=lease.calls.queue, job=claimed.id, task=name, attempt=claimed.token)
-    lease.limit(timeout)
-    outcome = await run_scoped(lease.scope, partial(_call, lease, handler, args, kwargs, threads))
+    outcome = await run_scoped(lease.scope, partial(_call, lease, handler, args, kwargs, timeout, means))
     return Stopped(lease.why()) if outcome is None else outcome
 
 
-def load(lease: Lease, handler: Handler) -> tuple[list[Any], dict[str, Any], float | None] | Poison | Unfit:
-    """Answer a job's arguments and how long it may run, seconds; or why it cannot be run.
+def load(lease: Lease, handler: Handler) -> tuple[list[Any], dict[str, Any], float | None] | Poison | Unfit | Stopped:
+    """Answer a job's arguments and how long it may run, seconds; or why it cannot be run. Its deadline counts from here.
 
     Raises:
         KeyboardInterrupt: Ctrl-C.
     """
+    record = lease.claimed.record
     try:
-        args, kwargs = handler.load_arguments(lease.claimed.record.payload)
+        if b"deadline_ms" in record.row and record.deadline_ms is not None and lease.end_by(record.deadline_ms):
+            lease.stop(Reason.TIMEOUT)
+            return Stopped(lease.why())
+        args, kwargs = handler.load_arguments(record.payload)
         return args, kwargs, effective_timeout(handler, lease)
     except DecodeError as error:
         return Poison(error)
@@ -268,15 +201,20 @@ async def run_scoped(
 
 
 async def _call(
-    lease: Lease, handler: Handler, args: list[Any], kwargs: dict[str, Any], threads: anyio.CapacityLimiter
+    lease: Lease, handler: Handler, args: list[Any], kwargs: dict[str, Any], timeout: float | None, means: Means
 ) -> Returned | Raised | Unfit:
     """Call the handler; whatever it raises is answered, a cancellation too."""
     try:
-        if not handler.is_async:
-            work = partial(_call_in_thread, lease, handler.function, args, kwargs)
-            return await anyio.to_thread.run_sync(work, limiter=threads)
-        lease.coroutine = handler.function(*args, **kwargs)
-        return Returned(await lease.coroutine)
+        if handler.is_async:
+            lease.limit(timeout)
+            lease.coroutine = handler.function(*args, **kwargs)
+            return Returned(await lease.coroutine)
+        if handler.run_in == "process":
+            return await means.processes.run(lease, handler.function, args, kwargs, timeout)
+        work = partial(_call_in_thread, lease, handler.function, args, kwargs)
+        async with means.threads:
+            lease.limit(timeout)
+            return await anyio.to_thread.run_sync(work, limiter=means.unlimited)
     except BaseException as error:  # noqa: BLE001 - `execute` raises what is not the handler's
         if not handler.is_async and lease.thread is None and type(error) is RuntimeError:
             return Unfit(error)  # no thread to be had: not the job's fault, and another worker may have one

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import anyio
 
@@ -29,10 +29,21 @@ if TYPE_CHECKING:
     from echomq.protocol.records import Claimed
     from echomq.transitions import Completion
     from echomq.worker.calls import QueueCalls
+    from echomq.worker.notes import LeaseNotes
 
 
 UNRENEWED: Final = "not renewed in time"
 """Why a lease is lost that the server has said nothing about."""
+
+
+class HeldProcess(Protocol):
+    """What runs in another process, and may not outlive its lease there."""
+
+    def lease_moved(self) -> None:
+        """The lease's deadline has moved."""
+
+    def lease_lost(self) -> None:
+        """The lease is lost: it must end now."""
 
 
 @final
@@ -40,12 +51,20 @@ class Lease:
     """One claimed job under its lease."""
 
     __slots__ = (
-        "calls", "claimed", "completion", "coroutine", "deadline", "named", "now_ms", "reason", "reason_detail", "resent",
-        "running", "scope", "started_at", "stopped_at", "thread", "timeout_at",
+        "at_deadline", "calls", "claimed", "completion", "coroutine", "deadline", "named", "notes", "now_ms", "process",
+        "reason", "reason_detail", "resent", "running", "scope", "sent_at", "started_at", "stopped_at", "thread",
+        "timeout_at",
     )  # fmt: skip
 
     def __init__(
-        self, calls: QueueCalls, claimed: Claimed, *, now_ms: int, deadline: float, scope: Any = anyio.CancelScope
+        self,
+        calls: QueueCalls,
+        claimed: Claimed,
+        *,
+        now_ms: int,
+        sent_at: float,
+        deadline: float,
+        scope: Any = anyio.CancelScope,
     ) -> None:
         """Make a lease.
 
@@ -53,6 +72,7 @@ class Lease:
             calls: The calls of its queue.
             claimed: The claim.
             now_ms: See there.
+            sent_at: See there.
             deadline: See there.
             scope: The loop's class of cancel scopes, anyio's or its backend's own.
         """
@@ -60,9 +80,14 @@ class Lease:
         self.claimed = claimed
         self.now_ms = now_ms
         """The server's clock at the claim, Unix ms."""
+        self.sent_at = sent_at
+        """When the claim was sent, on anyio's clock: `now_ms` was not before that."""
         self.deadline = deadline
         """When the lease is over here, on anyio's clock."""
         self.timeout_at = math.inf
+        """When the handler's own time is over: its timeout, or the job's deadline if that comes first."""
+        self.at_deadline = False
+        """Whether that is the job's deadline."""
         self.scope: anyio.CancelScope = scope(deadline=deadline)
         self.reason: Reason | None = None
         self.reason_detail = ""
@@ -75,6 +100,10 @@ class Lease:
         """Whether the log has told that the handler does not end."""
         self.thread: int | None = None
         """The identifier of the thread the handler runs in, for the log; None for a coroutine function."""
+        self.process: HeldProcess | None = None
+        """What runs the handler in another process."""
+        self.notes: LeaseNotes | None = None
+        """What the handler notes, if it has asked for its job."""
         self.coroutine: Any = None
         """What a coroutine function answered, for the log."""
         self.resent = False
@@ -82,22 +111,46 @@ class Lease:
         self.completion: Completion | None = None
         """The verdict of a handler that returned, until it is delivered."""
 
+    def end_by(self, deadline_ms: int) -> bool:
+        """Set the end of the job's time over all attempts; answer whether it has come.
+
+        Counted from before the claim was sent, so that it is here before it is on the server.
+
+        Args:
+            deadline_ms: By the server's clock, Unix ms.
+        """
+        self.timeout_at = self.sent_at + (deadline_ms - self.now_ms) / 1000
+        self.at_deadline = True
+        self.scope.deadline = min(self.deadline, self.timeout_at)
+        return anyio.current_time() >= self.timeout_at
+
     def limit(self, timeout: float | None) -> None:
-        """Start the handler's own clock.
+        """Start the handler's own clock: it begins now.
 
         Args:
             timeout: How long the handler may run, seconds; None: as long as the lease is renewed.
         """
         self.started_at = time.monotonic()
         if timeout is not None:
-            self.timeout_at = anyio.current_time() + timeout
-            self.scope.deadline = min(self.deadline, self.timeout_at)
+            timeout_at = anyio.current_time() + timeout
+            if timeout_at < self.timeout_at:
+                self.timeout_at, self.at_deadline = timeout_at, False
+                self.scope.deadline = min(self.deadline, self.timeout_at)
 
     def renewed(self, deadline: float) -> None:
         """Move the deadline: the server confirmed a renewal. One that comes after the end changes nothing."""
         if self.running and self.reason is not Reason.LEASE_LOST and not self.over(anyio.current_time()):
             self.deadline = max(self.deadline, deadline)
             self.scope.deadline = min(self.deadline, self.timeout_at)
+            if self.process is not None:
+                self.process.lease_moved()
+
+    def slept(self, seconds: float) -> None:
+        """Pull the deadline in: the machine was suspended, and the clock stood still."""
+        self.deadline -= seconds
+        self.scope.deadline = min(self.deadline, self.timeout_at)
+        if self.process is not None:
+            self.process.lease_moved()
 
     def over(self, now: float) -> bool:
         """Tell whether the lease has ended by this process's clock."""
@@ -112,6 +165,8 @@ class Lease:
             self.reason_detail = detail
             self.stopped_at = min(self.stopped_at, time.monotonic())
         self.scope.cancel()
+        if self.process is not None and self.reason is Reason.LEASE_LOST:
+            self.process.lease_lost()
 
     def look(self, now: float) -> None:
         """Stop the handler if its time is over. Usually the scope's deadline has done it.

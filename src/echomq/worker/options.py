@@ -41,6 +41,12 @@ class WorkerOptions:
 
     concurrency: int = attrs.field(default=100, validator=_within(1, MAX_CONCURRENCY, "jobs"))
     """How many handlers run at once; each item of a batch counts as one. 100: handlers mostly wait for others."""
+    threads: int = attrs.field(validator=_within(1, MAX_CONCURRENCY, "threads"))
+    """How many plain functions run at once in threads. As many as `concurrency`, unless told otherwise: fewer protect
+    what they use, a database with few connections say, and let coroutine functions have the other slots."""
+    processes: int = attrs.field(validator=_within(1, MAX_CONCURRENCY, "processes"))
+    """How many plain functions run at once in processes of their own (`run_in="process"`). As many as the machine has
+    processors, unless told otherwise. A process is started when it is first needed, and kept."""
     lease: float = attrs.field(default=30.0, validator=_within(0.1, 604_800, "seconds"))
     """How long a claim holds without being renewed. 30: survives a garbage collection, a short network fault, a slow
     disk; a killed worker's jobs wait as long."""
@@ -75,12 +81,22 @@ class WorkerOptions:
         lease: Any = self.lease  # not checked yet
         return lease / 10 if isinstance(lease, (int, float)) else 0.0
 
+    @threads.default
+    def _as_many_as_slots(self) -> int:
+        return self.concurrency
+
+    @processes.default
+    def _as_many_as_processors(self) -> int:
+        return os.cpu_count() or 1
+
     def __attrs_post_init__(self) -> None:
         """Check what hangs together."""
         if not 0 < self.margin < self.lease / 2:
             msg = f"margin is {self.margin!r}; it must be positive and less than half the lease ({self.lease!r})"
             raise ValueError(msg)
-        if self.concurrency != int(self.concurrency):
-            msg = f"concurrency is {self.concurrency!r}; it must be a whole number"
-            raise ValueError(msg)
-        object.__setattr__(self, "concurrency", int(self.concurrency))  # a claim sends how many: 5, not 5.0
+        for name in ("concurrency", "threads", "processes"):
+            number = getattr(self, name)
+            if number != int(number):
+                msg = f"{name} is {number!r}; it must be a whole number"
+                raise ValueError(msg)
+            object.__setattr__(self, name, int(number))  # a claim sends how many: 5, not 5.0

@@ -11,8 +11,8 @@ from echomq.batches import Batch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from echomq.job import Job, SyncJob
     from echomq.protocol.codec import Codec
+    from echomq.tasks import Place
 
 
 @final
@@ -23,6 +23,7 @@ class RawHandler:
     max_attempts = 3
     timeout: float | None = None
     batch: Batch | None = None
+    run_in: Place | None = None
 
     def __init__(self, queue: str, function: Callable[..., Any], codec: Codec) -> None:
         self.queue = queue
@@ -37,7 +38,7 @@ class RawHandler:
         """Decode the payload: the handler's one argument."""
         return [self._codec.decode(payload)], {}
 
-    def inject(self, job: Job | SyncJob, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def inject(self, job: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Add the job to the arguments."""
         return self._signature.inject(job, args, kwargs)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import attrs
+
+if TYPE_CHECKING:
+    from echomq.protocol.failures import ErrorRecord
 
 
 @final
@@ -36,6 +39,8 @@ class Raised:
     """The handler raised."""
 
     error: BaseException
+    record: ErrorRecord | None = None
+    """The error as it was described where it was raised, in another process; None: it was here."""
 
 
 @final

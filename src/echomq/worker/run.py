@@ -32,7 +32,7 @@ from echomq.transitions import Call, counts
 from echomq.worker.batch import BatchRun, ItemScope
 from echomq.worker.calls import QueueCalls
 from echomq.worker.control import run_control
-from echomq.worker.execute import execute
+from echomq.worker.execute import Means, execute
 from echomq.worker.gather import find_batch
 from echomq.worker.health import Health
 from echomq.worker.heartbeat import Heartbeat
@@ -40,6 +40,7 @@ from echomq.worker.intake import Intake
 from echomq.worker.last_lives import LastLives
 from echomq.worker.lease import Lease
 from echomq.worker.preflight import check_server
+from echomq.worker.processes import Processes
 from echomq.worker.pump import run_pump
 from echomq.worker.reasons import Outcome, Raised, Reason, Stopped
 from echomq.worker.settle import Settler
@@ -114,8 +115,14 @@ class Worker:
         self._watchdog = Watchdog(
             lambda: self._leases, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed
         )
-        self._threads = anyio.CapacityLimiter(options.concurrency)
         self._timetable = Timetable(self._queues.values())
+        self._processes = Processes(options.processes, cleanup=options.cleanup, result_limit=options.result_limit)
+        self._means = Means(
+            codec=codec,
+            timers=self._timers,
+            processes=self._processes,
+            threads=anyio.CapacityLimiter(options.threads),
+        )
         self._intake = Intake(
             list(self._queues.values()), options, free=self._free, begin=self._begin, claimed=self._was_claimed
         )
@@ -196,7 +203,7 @@ class Worker:
         self._wire.on_disconnect.append(self._was_disconnected)
         try:
             with self._watchdog:
-                async with anyio.create_task_group() as tasks:
+                async with self._processes, anyio.create_task_group() as tasks:
                     self._tasks, self._spawn, self._scope = tasks, spawner(tasks), scope_class(tasks)
                     async with anyio.create_task_group() as service:
                         parts = (self._timers.run, self._watchdog.run, self._pump, self._timetable.run, self._control)
@@ -270,7 +277,7 @@ class Worker:
         handlers, together = self._handlers[calls.queue], list[Lease]()
         scope = self._scope if calls.batch is None else ItemScope
         for claimed in reply.jobs:
-            lease = Lease(calls, claimed, now_ms=reply.now_ms, deadline=deadline, scope=scope)
+            lease = Lease(calls, claimed, now_ms=reply.now_ms, sent_at=sent_at, deadline=deadline, scope=scope)
             if not open_ or self._spawn is None:
                 self._settler.release(lease)
             elif b"stalls" in claimed.record.row and (self._settler.take_over(lease) or not self._last.admits(lease)):
@@ -302,7 +309,7 @@ class Worker:
     async def _run_lease(self, lease: Lease) -> None:
         name = lease.claimed.record.task
         handler = self._handlers[lease.calls.queue].get(name)
-        run = partial(execute, lease, name, handler, self._codec, threads=self._threads)
+        run = partial(execute, lease, name, handler, self._means)
         try:
             outcome = await self._outcome(lease, run)
         finally:

@@ -91,6 +91,8 @@ class Settler:
         """
         lease.running = False
         interrupted: BaseException | None = None
+        if lease.notes is not None:
+            lease.notes.flush()
         try:
             sent = self._verdict(lease, outcome, handler)
         except BaseException as error:  # noqa: BLE001 - a torn row, or a hook of the user's, which may raise anything
@@ -222,8 +224,7 @@ class Settler:
             case Stopped(Reason.CANCELLED):
                 return calls.end, Ending(*fence, "cancelled", lease.reason_detail)
             case Stopped(Reason.TIMEOUT):
-                ran = time.monotonic() - lease.started_at
-                return self._failed(lease, TimeoutError(f"the handler ran for {ran:.1f} s, its timeout"), handler)
+                return self._failed(lease, _timeout(lease), handler)
             case Stopped(Reason.LEASE_LOST):
                 return None
             case Poison(error):
@@ -231,8 +232,8 @@ class Settler:
                 return calls.fail, Failure(*fence, 0, 0, ErrorRecord.from_exception(error).to_bytes())
             case Unfit(error):
                 return self._unfit(lease, error)
-            case Raised(error):
-                return self._raised(lease, error, handler)
+            case Raised(error, record):
+                return self._raised(lease, error, record, handler)
         raise AssertionError(outcome)
 
     def _result(self, value: Any, handler: Handler) -> bytes | EncodeError:
@@ -252,7 +253,9 @@ class Settler:
             else EncodeError(f"the result has {len(result)} bytes, result_limit is {limit}")
         )
 
-    def _raised(self, lease: Lease, error: BaseException, handler: Handler | None) -> tuple[Any, Any]:
+    def _raised(
+        self, lease: Lease, error: BaseException, record: ErrorRecord | None, handler: Handler | None
+    ) -> tuple[Any, Any]:
         c, calls = lease.claimed, lease.calls
         leaf = unfold(error)
         match leaf:
@@ -263,18 +266,24 @@ class Settler:
             case Discard():
                 return calls.end, Ending(c.id, c.token, c.nonce, "discarded", bounded(leaf.reason))
             case Retry():
-                return self._failed(lease, leaf, handler, delay=leaf.after)
-        return self._failed(lease, error, handler)
+                return self._failed(lease, leaf, handler, delay=leaf.after, record=record)
+        return self._failed(lease, error, handler, record=record)
 
     def _failed(
-        self, lease: Lease, error: BaseException, handler: Handler | None, *, delay: float | None = None
+        self,
+        lease: Lease,
+        error: BaseException,
+        handler: Handler | None,
+        *,
+        delay: float | None = None,
+        record: ErrorRecord | None = None,
     ) -> tuple[Any, Any]:
         c = lease.claimed
         if delay is None:
             delay = self._delay(lease, error, handler)
         own = c.record.max_attempts
         budget = own if own is not None else handler.max_attempts if handler is not None else 1
-        record = ErrorRecord.from_exception(error)
+        record = record or ErrorRecord.from_exception(error)
         failures = c.record.failures + 1
         retry = {"retry_in": round(delay, 3)} if failures < budget else {}
         _log.warning(
@@ -305,6 +314,17 @@ class Settler:
         delay = min(UNFIT_CAP, max(UNFIT_FIRST, waited)) * self._random.uniform(0.8, 1.0)
         _log.warning("job_unfit", **self._names(lease), error=_text(error), retry_in=round(delay, 1))
         return lease.calls.snooze, Snoozed(c.id, c.token, c.nonce, to_ms(delay), unfit=True)
+
+
+def _timeout(lease: Lease) -> TimeoutError:
+    if not lease.at_deadline:
+        return TimeoutError(f"the handler ran for {time.monotonic() - lease.started_at:.1f} s, its timeout")
+    ran = (
+        f"the handler had run for {time.monotonic() - lease.started_at:.1f} s"
+        if lease.started_at
+        else "it had not begun"
+    )
+    return TimeoutError(f"the job's deadline has come; {ran}")
 
 
 def bounded(reason: Any) -> str:

@@ -116,8 +116,7 @@ class Watchdog:
         now = anyio.current_time()
         for lease in list(self._leases()):
             if slept > TICK:
-                lease.deadline -= slept
-                lease.scope.deadline = min(lease.deadline, lease.timeout_at)
+                lease.slept(slept)
             lease.look(now)
             if not lease.named and time.monotonic() - lease.stopped_at > self._cleanup:
                 self._name(lease)
