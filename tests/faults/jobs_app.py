@@ -47,7 +47,7 @@ async def late(job: Job, verb: str, together: int) -> None:
         try:
             match verb:
                 case "progress":
-                    await job.progress("late")
+                    await job.progress(1, 1, "late")
                 case "checkpoint":
                     await job.checkpoint("late", step=7)
                 case "log":
@@ -66,7 +66,11 @@ def late_in_thread(job: SyncJob) -> None:
     tell(f"began {job.id} {job.attempt}")
     while not _client.exists(f"go:{QUEUE}"):
         time.sleep(0.01)
-    for note in (partial(job.progress, "late"), partial(job.checkpoint, "late", step=7), partial(job.log, "late")):
+    for note in (
+        partial(job.progress, 1, 1, "late"),
+        partial(job.checkpoint, "late", step=7),
+        partial(job.log, "late"),
+    ):
         try:
             note()
         except Exception as error:

@@ -71,7 +71,7 @@ def make_app(url: str) -> echomq.App:
 
     @app.task(queue="files", result_ttl=60)
     async def work(job: echomq.Job, how: str) -> str:
-        await job.progress({"how": how})
+        await job.progress(1, 2, how)
         await job.checkpoint(how, step=1)
         await job.log(how)
         match how:

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
-import threading
 import time
 from pathlib import Path
-from typing import Any
-
-import attrs
 
 from echomq.job import SyncJob
-from echomq.verdicts import Discard, RateLimited, Retry, Snooze
 
 
 def tell(told: str, text: object) -> None:

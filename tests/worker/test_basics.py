@@ -29,7 +29,7 @@ async def test_worker_gives_a_handler_typed_arguments_and_keeps_its_result(app: 
     @app.task(queue=queue_name, result_ttl=60)
     async def handle(job: Job, path: Path, when: dt.date, size: int = 128) -> dt.timedelta:
         seen.append((job.queue, job.task, job.attempt, job.token, job.failures, path, when, size, job.headers))
-        await job.progress({"done": 1})
+        await job.progress(1, 3, "on it")
         await job.checkpoint([1, 2], step=3)
         await job.log("a line")
         return dt.timedelta(seconds=size)
@@ -40,7 +40,8 @@ async def test_worker_gives_a_handler_typed_arguments_and_keeps_its_result(app: 
         found = await handle_.info(log=True)
     assert seen == [(queue_name, "handle", 1, 1, 0, Path("a/b.png"), dt.date(2024, 2, 29), 3, {"a": "b"})]
     assert found is not None
-    assert (found.record.progress, found.record.checkpoint, found.record.step) == ({"done": 1}, b"[1,2]", 3)
+    assert found.record.progress == {"done": 1, "total": 3, "message": "on it"}
+    assert (found.record.checkpoint, found.record.step) == (b"[1,2]", 3)
     assert found.log == ("a line",)
 
 
@@ -60,7 +61,7 @@ async def test_worker_runs_a_plain_function_in_a_thread_with_its_notes(app: App,
         handle_ = await handle.enqueue(21)
         assert await handle_.result(timeout=10) == 42
     record = peek.record(handle_.id)
-    assert (record.progress, record.step) == (21, 1)
+    assert (record.progress["done"], record.step) == (21, 1)
     assert peek.client.lrange(peek.keys.log(handle_.id), 0, -1) == [b"from a thread"]
 
 

@@ -89,7 +89,7 @@ async def test_item_is_a_job_of_its_own(app: App, queue_name: str, peek: Peek) -
         first, _ = batch
         assert isinstance(first, Job)
         assert (first.attempt, first.token, first.task, first.cancelled) == (1, 1, "note", False)
-        await first.progress(first.value)
+        await first.progress(1, message=first.value)
         await first.log("for one")
 
     async with app:
@@ -97,7 +97,10 @@ async def test_item_is_a_job_of_its_own(app: App, queue_name: str, peek: Peek) -
         async with running(app):
             await jobs[1].result(timeout=10)
         infos = [await job.info(log=True) for job in jobs]
-    assert [info and (info.record.progress, info.log) for info in infos] == [("a", ("for one",)), (None, ())]
+    assert [info and (info.record.progress, info.log) for info in infos] == [
+        ({"done": 1, "total": None, "message": "a"}, ("for one",)),
+        (None, ()),
+    ]
 
 
 async def test_verdicts_are_sent_at_once(app: App, queue_name: str, peek: Peek) -> None:

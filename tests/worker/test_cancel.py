@@ -69,7 +69,7 @@ async def test_cancelled_thread_is_asked_and_notes_what_it_has(app: App, queue_n
         anyio.from_thread.run_sync(began.set)
         while not job.cancelled:
             time.sleep(0.005)
-        job.progress("stopping")
+        job.progress(1, message="stopping")
         job.checkpoint({"at": 7}, step=7)
         job.log("bye")
         seen.append(job.cancel_reason)
@@ -83,7 +83,7 @@ async def test_cancelled_thread_is_asked_and_notes_what_it_has(app: App, queue_n
             await job.result(timeout=10)
     assert seen == ["cancelled"]
     record = peek.record(job.id)
-    assert (record.progress, record.step) == ("stopping", 7)
+    assert (record.progress["message"], record.step) == ("stopping", 7)
 
 
 async def test_timed_out_thread_is_told_so(app: App, queue_name: str, peek: Peek) -> None:
@@ -95,7 +95,7 @@ async def test_timed_out_thread_is_told_so(app: App, queue_name: str, peek: Peek
         while not job.cancelled:
             time.sleep(0.005)
         seen.append(job.cancel_reason)
-        job.progress("late")
+        job.progress(1, message="late")
         raise RuntimeError
 
     async with app, running(app):
@@ -103,7 +103,7 @@ async def test_timed_out_thread_is_told_so(app: App, queue_name: str, peek: Peek
         await until(lambda: peek.state(job.id) == "dead")
     record = peek.record(job.id)
     assert seen == ["timeout"]
-    assert record.progress == "late"
+    assert record.progress["message"] == "late"
     assert record.error is not None
     assert record.error.type == "TimeoutError"
 

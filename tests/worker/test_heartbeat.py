@@ -107,7 +107,7 @@ async def test_heartbeat_answers_after_the_end_change_nothing(peek: Peek, app: A
     calls: Any = _Calls()
     timers = Timers()
     heartbeat = Heartbeat(WorkerOptions(lease=3.0), timers)
-    lease = Lease(calls, peek.claim()[0], now_ms=0, deadline=anyio.current_time() + 3)
+    lease = Lease(calls, peek.claim()[0], now_ms=0, sent_at=0.0, deadline=anyio.current_time() + 3)
     heartbeat.watch(lease, anyio.current_time() - 2)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(timers.run)

@@ -15,7 +15,7 @@ from echomq.job import Job, SyncJob
 from echomq.protocol.codec import JsonCodec
 from echomq.protocol.keys import QueueKeys
 from echomq.transitions import Call, browse, claim, configure, read_job
-from echomq.worker.execute import MAX_LINE, cut_line
+from echomq.worker.notes import MAX_LINE, cut_line
 from tests.worker.support import Peek, running, until
 
 pytestmark = pytest.mark.anyio
@@ -121,16 +121,14 @@ async def test_codec_that_makes_no_bytes_fails_its_own_job_only(
     async def handle(job: Job, how: str) -> Any:
         if how == "result":
             return "odd"
-        if how == "progress":
-            await job.progress("odd")
-        elif how == "checkpoint":
+        if how == "checkpoint":
             await job.checkpoint("odd")
-        await job.progress("fine")
+        await job.progress(1, 1, "odd")
         await job.checkpoint("fine")
         return "fine"
 
     async with app, running(app):
-        bad = [await handle.enqueue(how) for how in ("result", "progress", "checkpoint")]
+        bad = [await handle.enqueue(how) for how in ("result", "checkpoint")]
         good = [await handle.enqueue("") for _ in range(3)]
         for job in good:
             assert await job.result(timeout=10) == "fine"

@@ -172,14 +172,14 @@ async def test_codec_that_raises_anything_fails_its_own_job(
 
     @app.task(queue=queue_name, max_attempts=1, result_ttl=60)
     async def handle(job: Job, how: str) -> str:
-        if how == "progress":
-            await job.progress("bad")
+        if how == "checkpoint":
+            await job.checkpoint("bad")
         return how
 
     async with app, running(app) as worker:
         unread = await app.queue(queue_name).enqueue(b"bad", task=handle.name)
         await until(lambda: peek.state(unread.id) == "schedule")
-        noted = await app.queue(queue_name).enqueue(b'{"args":["progress"]}', task=handle.name, max_attempts=1)
+        noted = await app.queue(queue_name).enqueue(b'{"args":["checkpoint"]}', task=handle.name, max_attempts=1)
         result = await app.queue(queue_name).enqueue(
             b'{"args":["bad"]}', task=handle.name, result_ttl=60, max_attempts=1
         )

@@ -161,7 +161,7 @@ async def test_native_cancellation_of_asyncio_ends_a_worker_in_order(
             await anyio.sleep_forever()
         finally:
             with anyio.CancelScope(shield=True):
-                await job.progress("stopping")
+                await job.progress(1, message="stopping")
             seen.append(job.cancel_reason)
 
     async with app:
@@ -172,7 +172,7 @@ async def test_native_cancellation_of_asyncio_ends_a_worker_in_order(
         with pytest.raises(asyncio.CancelledError):
             await task
         record = peek.record(job.id)
-        assert (peek.state(job.id), record.progress, record.stalls) == ("pending", "stopping", 0)
+        assert (peek.state(job.id), record.progress["message"], record.stalls) == ("pending", "stopping", 0)
     assert seen == ["shutdown"]
 
 

@@ -36,7 +36,7 @@ class Digest:
 @app.task(queue="checksums", max_attempts=1, result_ttl=3600)
 def checksum(job: SyncJob, path: bytes) -> Digest:
     """Compute the SHA-256 of a file. The path is bytes: a file's name need not be text."""
-    job.progress({"worker": os.getpid()})
+    job.progress(0, message=f"in worker {os.getpid()}")
     with open(path, "rb") as file:  # noqa: PTH123 - pathlib knows no names in bytes
         digest = hashlib.file_digest(file, "sha256")
         return Digest(digest.hexdigest(), file.tell(), os.getpid(), job.attempt)

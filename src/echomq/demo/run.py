@@ -169,7 +169,8 @@ async def _kill_in_the_middle(queue: Queue, victim: Worker, total: int, tally: T
 async def _held_by(queue: Queue, worker: Worker) -> frozenset[str]:
     """Answer the jobs that a worker holds: those under claims of whoever noted that process id in a job."""
     active = [record for record, _ in (await queue.browse("active", count=256)).jobs]
-    clients = {r.holder.partition(".")[0] for r in active if r.progress == {"worker": worker.pid}}
+    note = {"done": 0, "total": None, "message": f"in worker {worker.pid}"}
+    clients = {r.holder.partition(".")[0] for r in active if r.progress == note}
     return frozenset(r.id for r in active if r.holder.partition(".")[0] in clients)
 
 

@@ -18,6 +18,7 @@ If you change this
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.machinery
 import importlib.util
@@ -311,3 +312,8 @@ def main(file: str | None, package: str | None) -> None:
 
     os.register_at_fork(after_in_child=forked)
     Child(source, sink, lambda: load_main(file, package)).run()
+    # Not by the long way, which takes a module apart after the other, and waits for threads that functions have left.
+    atexit._run_exitfuncs()  # noqa: SLF001 - as multiprocessing does
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+    os._exit(0)

@@ -177,6 +177,8 @@ class LeaseNotes:
         data = spell_progress(done, total, message)
         now = anyio.current_time()
         if now < self._next_at and (total is None or done != total):
+            if self._lease.reason is Reason.LEASE_LOST:
+                raise LeaseLostError(self._lease.reason_detail, self._lease.claimed.id, self._lease.claimed.token)
             if self._waiting is None:
                 self._timers.at(self._next_at, self._look)
             self._waiting = data

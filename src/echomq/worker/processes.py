@@ -381,8 +381,8 @@ class Processes:
                 return child
         assert self._tasks is not None  # noqa: S101 - opened
         with anyio.fail_after(START):
-            child: Child = await self._tasks.start(self._hold, name="echomq child")
-            return child
+            started: Child = await self._tasks.start(self._hold, name="echomq child")
+        return started
 
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[Child] = anyio.TASK_STATUS_IGNORED) -> None:
         with anyio.CancelScope(shield=True):
