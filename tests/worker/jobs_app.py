@@ -65,6 +65,24 @@ def in_thread(job: SyncJob, seconds: float) -> None:
     tell(f"ended {job.id} {job.attempt}")
 
 
+@app.task(queue=QUEUE, run_in="process", max_attempts=1)
+def in_process(job: SyncJob, seconds: float) -> None:
+    """Block a process, which tells its own number."""
+    tell(f"began {job.id} {job.attempt}")
+    time.sleep(seconds)
+    tell(f"ended {job.id} {job.attempt}")
+
+
+@app.task(queue=QUEUE, run_in="process")
+def forker(job: SyncJob, seconds: float) -> None:
+    """Start what holds all that this process has open, and dies of SIGTERM as others do; then end hard."""
+    if (child := os.fork()) == 0:
+        time.sleep(seconds)
+        os._exit(0)
+    tell(f"forked {child}")
+    os._exit(3)
+
+
 @app.task(queue=QUEUE)
 async def snoozer(job: Job) -> None:
     """Come back for ever."""

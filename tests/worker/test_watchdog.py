@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from echomq.app import App
+from echomq.batches import Batch, JobBatch
 from echomq.job import Job
 from tests.worker.support import TRIO, Peek, running, until
 
@@ -22,17 +23,64 @@ async def test_handler_that_blocks_the_loop_is_named(app: App, queue_name: str) 
     """The log shows the stack of whoever blocks, while he does it."""
 
     @app.task(queue=queue_name)
+    async def handle(job: Job) -> None:
+        await within(1.4 if job.priority else 0.0)
+
+    async def within(seconds: float) -> None:
+        if not seconds:
+            await gate.wait()
+        time.sleep(seconds)
+        gate.set()
+
+    gate = anyio.Event()
+    with capture_logs() as logs:
+        async with app, running(app, lease=10.0) as worker:
+            waits = await handle.enqueue()
+            await until(lambda: worker.statistics().running)
+            blocks = await handle.options(priority=1).enqueue()
+            await until(lambda: worker.statistics().counters.completed == 2)
+            await until(lambda: worker.statistics().ready)
+    assert waits.id != blocks.id
+    (line,) = [line for line in logs if line["event"] == "event_loop_blocked"]
+    assert "time.sleep(seconds)" in line["stack"]
+    assert "in handle" in line["stack"]
+    assert (line["queue"], line["job"], line["task"], line["attempt"]) == (queue_name, blocks.id, "handle", 1)
+
+
+@TRIO
+async def test_handler_of_a_batch_that_blocks_the_loop_is_named(app: App, queue_name: str) -> None:
+    """By one of its jobs, and how many they are."""
+
+    @app.task(queue=queue_name, batch=Batch(max_size=2))
+    async def handle(batch: JobBatch[int]) -> None:
+        time.sleep(1.2)
+
+    with capture_logs() as logs:
+        async with app:
+            jobs = [await handle.enqueue(n) for n in range(2)]
+            async with running(app, lease=10.0) as worker:
+                await until(lambda: worker.statistics().counters.completed == 2)
+    (line,) = [line for line in logs if line["event"] == "event_loop_blocked"]
+    assert (line["job"], line["task"], line["batch"]) == (jobs[0].id, "handle", 2)
+
+
+@TRIO
+async def test_loop_that_no_handler_blocks_names_none(app: App, queue_name: str) -> None:
+    """The program around an embedded worker may block the loop itself: no handler is blamed for it."""
+
+    @app.task(queue=queue_name)
     async def handle() -> None:
-        time.sleep(1.4)
+        await anyio.sleep_forever()
 
     with capture_logs() as logs:
         async with app, running(app, lease=10.0) as worker:
             await handle.enqueue()
-            await until(lambda: worker.statistics().counters.completed == 1)
+            await until(lambda: worker.statistics().running)
+            time.sleep(1.2)
             await until(lambda: worker.statistics().ready)
     (line,) = [line for line in logs if line["event"] == "event_loop_blocked"]
-    assert "time.sleep(1.4)" in line["stack"]
-    assert "in handle" in line["stack"]
+    assert "time.sleep(1.2)" in line["stack"]
+    assert "job" not in line
 
 
 async def test_late_loop_claims_nothing_until_it_keeps_time_again(app: App, queue_name: str) -> None:

@@ -3,8 +3,8 @@
 Theory of operation
     Deadlines are kept by the event loop, on a clock that stands still while the machine is suspended. So a tick in the
     loop compares the boot-time clock (which counts a suspension) with the monotonic one, and pulls the deadlines in by
-    what was slept. And a thread looks at the ticks: when none comes, a handler blocks the loop, and the stack of the
-    loop's thread names it.
+    what was slept. And a thread looks at the ticks: when none comes, somebody blocks the loop. The stack of the loop's
+    thread shows where, and if the frame of a handler's coroutine is in it, whose job it is.
 
     While the loop is late no claims are made: a worker that cannot renew must not take more.
 """
@@ -146,7 +146,28 @@ class Watchdog:
                 continue
             reported = ticked
             self.blocked += 1
-            _log.warning("event_loop_blocked", seconds=round(time.monotonic() - ticked, 3), stack=self.stack())
+            # The names first: the loop may go on at any moment.
+            names, stack = self._find_blocker(), self.stack()
+            _log.warning("event_loop_blocked", **names, seconds=round(time.monotonic() - ticked, 3), stack=stack)
+
+    def _find_blocker(self) -> dict[str, Any]:
+        """Name the handler whose coroutine the loop's thread is in; nothing if it is in none. Of a batch, the first job."""
+        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - the only way to look
+        frames: set[FrameType] = set()
+        while frame is not None:
+            frames.add(frame)
+            frame = frame.f_back
+        found = [lease for lease in list(self._leases()) if getattr(lease.coroutine, "cr_frame", None) in frames]
+        if not found:
+            return {}
+        claimed = min(found, key=lambda lease: lease.claimed.id).claimed
+        names = {
+            "queue": found[0].calls.queue,
+            "job": claimed.id,
+            "task": claimed.record.task,
+            "attempt": claimed.token,
+        }
+        return names if len(found) == 1 else {**names, "batch": len(found)}
 
     def stack(self, thread: int | None = None) -> str:
         """Show where a thread is, the event loop's unless told otherwise; the last ten frames."""
