@@ -18,6 +18,8 @@ from pathlib import Path
 
 import attrs
 
+from tests.worker.mutants_places import PLACES
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 SECONDS = 60
@@ -116,7 +118,7 @@ def _m(name: str, *changes: tuple[str, str, str], by: str) -> Mutant:
 RUN, LEASE, HEARTBEAT = "worker/run.py", "worker/lease.py", "worker/heartbeat.py"
 INTAKE, SETTLE, EXECUTE = "worker/intake.py", "worker/settle.py", "worker/execute.py"
 CONTROL, WATCHDOG, TIMERS = "worker/control.py", "worker/watchdog.py", "worker/timers.py"
-PREFLIGHT, CALLS = "worker/preflight.py", "worker/calls.py"
+PREFLIGHT, CALLS, NOTES = "worker/preflight.py", "worker/calls.py", "worker/notes.py"
 
 DEADLINES = (
     _m(
@@ -171,8 +173,8 @@ DEADLINES = (
     ),
     _m(
         "a timeout takes the lease's place as the scope's deadline",
-        (LEASE, "current_time() + timeout\n            self.scope.deadline = min(self.deadline, self.timeout_at)",
-         "current_time() + timeout\n            self.scope.deadline = self.timeout_at"),
+        (LEASE, "timeout_at, False\n                self.scope.deadline = min(self.deadline, self.timeout_at)",
+         "timeout_at, False\n                self.scope.deadline = self.timeout_at"),
         by="worker/deadlines::deadline_here_is_a_margin_before_the_servers[False-trio]",
     ),
     _m(
@@ -271,7 +273,7 @@ HEARTBEATS = (
     ),
     _m(
         "a refused note ends nothing",
-        (EXECUTE, "            self._lease.stop(Reason.LEASE_LOST, verdict.code)\n", "            pass\n"),
+        (NOTES, "            self._lease.stop(Reason.LEASE_LOST, verdict.code)\n", "            pass\n"),
         by="worker/lease::refused_note_ends_the_lease[trio]",
     ),
     _m(
@@ -441,7 +443,7 @@ VERDICTS = (
     ),
     _m(
         "a timeout spends nothing",
-        (SETTLE, "                return self._failed(lease, TimeoutError(f\"the handler ran for {ran:.1f} s, its timeout\"), handler)",
+        (SETTLE, "                return self._failed(lease, _timeout(lease), handler)",
          "                return calls.release, Release(*fence)"),
         by="worker/verdicts::timeout_fails_the_attempt[trio-False]",
     ),
@@ -628,7 +630,7 @@ OTHERS = (
     ),
     _m(
         "time that the machine slept does not count",
-        (WATCHDOG, "                lease.deadline -= slept\n", ""),
+        (LEASE, "        self.deadline -= seconds\n", ""),
         by="worker/watchdog::suspended_machine_loses_what_expired_meanwhile[trio]",
     ),
     _m(
@@ -730,7 +732,7 @@ BATCHES = (
     ),
     _m(
         "a lost or cancelled item stays in the batch",
-        (BATCH, "entry.left = entry.left or reason in AT_ONCE or (", "entry.left = entry.left or ("),
+        (BATCH, "entry.left = entry.left or reason in AT_ONCE or own", "entry.left = entry.left or own"),
         by="worker/batches::cancelled_item_leaves_at_once[trio-False]",
     ),
     _m(
@@ -771,7 +773,7 @@ BATCHES = (
     ),
     _m(
         "a timeout of one item's own is the whole batch's",
-        (BATCH, "(reason is Reason.TIMEOUT and entry.own_time)", "False"),
+        (BATCH, "(entry.own_time or entry.lease.at_deadline)", "entry.lease.at_deadline"),
         by="worker/batches::item_with_a_timeout_of_its_own_leaves_by_itself[trio]",
     ),
     _m(
@@ -1279,7 +1281,8 @@ SCHEDULES = (
 #   a closed client fails no caller             its `close`, the end of a connection's service and the loss of the
 #                                               connection each do it: either is enough
 
-ALL = (*DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *SCHEDULES, *WIRE, *RECOVERY)
+PLACED = tuple(_m(name, *changes, by=by) for name, changes, by in PLACES)
+ALL = (*DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *SCHEDULES, *PLACED, *WIRE, *RECOVERY)
 """Every mutant."""
 
 

@@ -20,9 +20,9 @@ from echomq.protocol.refusals import Verdict
 from echomq.transitions import Progress
 from echomq.worker import notes
 from echomq.worker.notes import LeaseNotes, spell_progress
-from echomq.worker.reasons import Reason
+from echomq.worker.reasons import Reason, Returned
 from echomq.worker.timers import Timers
-from tests.worker.fakes import make_lease
+from tests.worker.fakes import FakeCalls, make_lease, make_settler
 from tests.worker.support import Peek, running, until
 
 pytestmark = pytest.mark.anyio
@@ -147,6 +147,25 @@ async def test_progress_that_waits_is_sent_when_the_handler_ends() -> None:
         held.flush()
         held.flush()
         assert [done for _, done in calls.sent] == sent
+
+
+async def test_progress_that_waits_leaves_before_the_verdict() -> None:
+    """The verdict would have it refused."""
+    timers = Timers()
+    order: list[str] = []
+    calls: Any = FakeCalls()
+    calls.progress = _Calls()
+    lease = make_lease(calls)
+    lease.notes = LeaseNotes(lease, JsonCodec(), timers)
+    for done in range(2):
+        await lease.notes.progress(done, None, None)
+    for group in (calls.progress, calls.complete):
+        submit = group.submit
+        group.submit = lambda item, *rest, submit=submit, **given: (
+            order.append(type(item).__name__), submit(item, *rest, **given)
+        )  # fmt: skip
+    make_settler(timers).settle(lease, Returned(None), None)
+    assert order == ["Progress", "Completion"]
 
 
 async def test_refused_progress_ends_the_lease_also_when_nobody_waits() -> None:

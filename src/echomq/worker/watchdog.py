@@ -118,6 +118,8 @@ class Watchdog:
             if slept > TICK:
                 lease.slept(slept)
             lease.look(now)
+            if lease.process is not None:
+                continue  # it is killed when its time is over
             if not lease.named and time.monotonic() - lease.stopped_at > self._cleanup:
                 self._name(lease)
         if self.late:
