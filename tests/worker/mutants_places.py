@@ -94,7 +94,7 @@ PLACES: tuple[tuple[str, tuple[tuple[str, str, str], ...], str], ...] = (
     (
         "a verdict is sent before the process is dead",
         ((PROCESSES, "        while not child.gone:\n            await child.changed.wait()\n\n    # ---", "\n    # ---"),),
-        "worker/cancel_table::process_that_ignores_its_cancel_is_killed_and_replaced[trio]",
+        "worker/cancel_table::job_of_a_process_that_is_slow_to_die_is_held_until_it_is_dead[trio]",
     ),
     (
         "a lost lease does not kill a process in its cleanup",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
 from echomq.app import App
 from echomq.errors import JobCancelledError, JobNotFoundError, JobStateError
+from echomq.worker.processes import Child
 from tests.worker import process_jobs
 from tests.worker.support import TRIO, Peek, running, until
 
@@ -154,6 +158,37 @@ async def test_process_that_ignores_its_cancel_is_killed_and_replaced(
     (line,) = [line for line in logs if line["event"] == "process_killed"]
     assert (line["job"], line["task"], line["reason"], line["pid"]) == (job.id, "ignore", "cancelled", victim)
     assert not [line for line in logs if line["event"] == "handler_will_not_end"]
+
+
+@TRIO
+async def test_job_of_a_process_that_is_slow_to_die_is_held_until_it_is_dead(
+    app: App, queue_name: str, peek: Peek, told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed, and the system takes its time: until then the job is active, and nobody else may have it."""
+    ignore = app.task(queue=queue_name, result_ttl=60, run_in="process")(process_jobs.ignore)
+    killed: list[int] = []
+
+    def kill(child: Child) -> None:
+        if not killed:
+            killed.append(child.process.pid)
+            threading.Timer(0.5, os.kill, (child.process.pid, signal.SIGKILL)).start()
+
+    monkeypatch.setattr(Child, "kill", kill)
+    with capture_logs() as logs:
+        async with app, running(app, **{**ALONE, "cleanup": 0.0}) as worker:
+            job = await ignore.enqueue(str(told))
+            await until(lambda: lines(told))
+            (victim,) = worker._processes.pids
+            await job.cancel()
+            await until(lambda: [line for line in logs if line["event"] == "process_killed"])
+            await anyio.sleep(0.1)
+            os.kill(victim, 0)
+            assert list(peek.active()) == [job.id]
+            with pytest.raises(JobCancelledError):
+                await job.result(timeout=10)
+            with pytest.raises(ProcessLookupError):
+                os.kill(victim, 0)
+            monkeypatch.undo()
 
 
 async def test_process_that_returns_although_it_was_cancelled_has_completed(
