@@ -6,8 +6,8 @@ As in `mutants`: a name, changes of modules, and the tests that must notice.
 from __future__ import annotations
 
 EXECUTE, LEASE, SETTLE, BATCH = "worker/execute.py", "worker/lease.py", "worker/settle.py", "worker/batch.py"
-PROCESSES, CHILD, FRAMES = "worker/processes.py", "worker/child.py", "worker/frames.py"
-NOTES, WATCHDOG, TASKS = "worker/notes.py", "worker/watchdog.py", "tasks.py"
+PROCESSES, CHILDREN, CHILD = "worker/processes.py", "worker/children.py", "worker/child.py"
+NOTES, WATCHDOG, TASKS, FRAMES = "worker/notes.py", "worker/watchdog.py", "tasks.py", "worker/frames.py"
 
 PLACES: tuple[tuple[str, tuple[tuple[str, str, str], ...], str], ...] = (
     # --- deadlines ---------------------------------------------------------------------------------------------------
@@ -133,13 +133,13 @@ PLACES: tuple[tuple[str, tuple[tuple[str, str, str], ...], str], ...] = (
     ),
     (
         "the death of a process is waited for at its pipe's end",
-        ((PROCESSES, "                with anyio.move_on_after(DRAIN):\n", "                with anyio.CancelScope():\n"),
+        ((CHILDREN, "                with anyio.move_on_after(DRAIN):\n", "                with anyio.CancelScope():\n"),
          (CHILD, "        os.close(source)\n        os.close(sink)\n", "")),
         "worker/process_orphans::process_that_forks_is_seen_to_die",
     ),
     (
         "the death of a process spends nothing",
-        ((PROCESSES, "Raised(died) if self.call.begun else Unfit(died)", "Unfit(died)"),),
+        ((CHILDREN, "Raised(died) if self.call.begun else Unfit(died)", "Unfit(died)"),),
         "worker/processes::process_that_dies_fails_its_attempt[trio-exit]",
     ),
     (

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from echomq.app import App
 from echomq.errors import JobCancelledError, JobNotFoundError, JobStateError
-from echomq.worker.processes import Child
+from echomq.worker.children import Child
 from tests.worker import process_jobs
 from tests.worker.support import TRIO, Peek, running, until
 

@@ -1,4 +1,4 @@
-"""A child process of a worker, in which plain functions run one after another (`processes` is its other side).
+"""A child process of a worker, in which plain functions run one after another (`children` is its other side).
 
 Theory of operation
     The main thread runs the functions. A second one reads what the worker says: a job, that it is cancelled, how long its
