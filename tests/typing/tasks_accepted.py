@@ -42,6 +42,16 @@ def report(job: SyncJob, year: int, *, title: str) -> bytes:
     return title.encode() * year
 
 
+@app.task(queue="reports", run_in="process")
+def crunch(job: SyncJob, year: int) -> float:
+    """A plain function, run in a process."""
+    job.progress(1, total=2.5, message="half")
+    return float(year)
+
+
+assert_type(crunch.call(2024), JobCall[float])
+
+
 @app.task
 def nothing() -> None:
     """No arguments, no result."""
