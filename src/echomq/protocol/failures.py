@@ -127,23 +127,24 @@ def text_of(value: object) -> str:
 def _message_of(error: BaseException) -> str:
     if not members(error):
         return text_of(error)
-    leaves = _leaves(error)
+    leaves = leaves_of(error)
     parts = [f"{name_of(type(leaf))}: {text_of(leaf)}" for leaf in leaves[:_MAX_LEAVES]]
     if len(leaves) > _MAX_LEAVES:
         parts.append(f"and {len(leaves) - _MAX_LEAVES} more")
     return "; ".join([text_of(error), *parts])
 
 
-def _leaves(group: BaseException) -> list[BaseException]:
+def leaves_of(error: BaseException) -> list[BaseException]:
+    """Answer what a group holds at any depth, groups apart, in its order; of another exception, itself."""
     leaves: list[BaseException] = []
-    stack, seen = [group], set()
+    stack, seen = [error], set()
     while stack:
-        error = stack.pop()
-        inside = members(error)
+        each = stack.pop()
+        inside = members(each)
         if not inside:
-            leaves.append(error)
-        elif id(error) not in seen:  # a group within itself by two ways each time doubles the ways
-            seen.add(id(error))
+            leaves.append(each)
+        elif id(each) not in seen:  # a group within itself by two ways each time doubles the ways
+            seen.add(id(each))
             stack.extend(reversed(inside))
     return leaves
 

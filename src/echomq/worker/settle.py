@@ -22,7 +22,7 @@ import anyio
 import attrs
 
 from echomq._logs import get_logger
-from echomq.backoff import Exponential
+from echomq.backoff import DEFAULT_BACKOFF
 from echomq.errors import EchoMQError, EncodeError
 from echomq.protocol.failures import ErrorRecord, name_of, text_of, unfold
 from echomq.protocol.refusals import Verdict
@@ -266,7 +266,7 @@ class Settler:
             case Discard():
                 return calls.end, Ending(c.id, c.token, c.nonce, "discarded", bounded(leaf.reason))
             case Retry():
-                return self._failed(lease, leaf, handler, delay=leaf.after, record=record)
+                return self._failed(lease, leaf, handler, delay=leaf.after, record=record, again=True)
         return self._failed(lease, error, handler, record=record)
 
     def _failed(
@@ -277,14 +277,19 @@ class Settler:
         *,
         delay: float | None = None,
         record: ErrorRecord | None = None,
+        again: bool = False,
     ) -> tuple[Any, Any]:
         c = lease.claimed
-        if delay is None:
-            delay = self._delay(lease, error, handler)
+        failures = c.record.failures + 1
         own = c.record.max_attempts
         budget = own if own is not None else handler.max_attempts if handler is not None else 1
+        if delay is None:
+            delay = self._delay(lease, error, handler)
+        if delay is None and again:  # the handler's word goes before its policy's
+            delay = DEFAULT_BACKOFF(failures, error, self._random)
+        if delay is None:
+            delay, budget = 0.0, 0
         record = record or ErrorRecord.from_exception(error)
-        failures = c.record.failures + 1
         retry = {"retry_in": round(delay, 3)} if failures < budget else {}
         _log.warning(
             "job_failed", **self._names(lease), error=f"{record.type}: {record.message}", failures=failures,
@@ -292,17 +297,17 @@ class Settler:
         )  # fmt: skip
         return lease.calls.fail, Failure(c.id, c.token, c.nonce, to_ms(delay), budget, record.to_bytes())
 
-    def _delay(self, lease: Lease, error: BaseException, handler: Handler | None) -> float:
+    def _delay(self, lease: Lease, error: BaseException, handler: Handler | None) -> float | None:
         failures = lease.claimed.record.failures + 1
-        default = Exponential()
         try:
-            policy = default if handler is None else handler.backoff
-            return to_seconds(to_ms(policy(failures, error, self._random)))
+            policy = DEFAULT_BACKOFF if handler is None else handler.backoff
+            delay = policy(failures, error, self._random)
+            return None if delay is None else to_seconds(to_ms(delay))
         except KeyboardInterrupt:
             raise
         except BaseException:  # noqa: BLE001 - a policy of the user's
             _log.exception("backoff_failed", **self._names(lease))
-            return default(failures, error, self._random)
+            return DEFAULT_BACKOFF(failures, error, self._random)
 
     def _unfit(self, lease: Lease, error: BaseException) -> tuple[Any, Any]:
         c = lease.claimed
