@@ -24,7 +24,17 @@ from echomq import sync
 from echomq._bulk import EnqueueStream
 from echomq._options import EnqueueOptions
 from echomq.app import App
-from echomq.backoff import Backoff, Exponential, Fixed
+from echomq.backoff import (
+    NEVER,
+    Backoff,
+    ByError,
+    Decorrelated,
+    Exponential,
+    Fixed,
+    Linear,
+    RetryAfter,
+    Sequence,
+)
 from echomq.batches import Batch, BatchItem, JobBatch
 from echomq.client import Client, open_client
 from echomq.errors import (
@@ -62,12 +72,14 @@ from echomq.following import Followed, MissedLines, Progress
 from echomq.job import Job, SyncJob
 from echomq.lanes import Lane, LaneInfo
 from echomq.limits import QueueSettings, Rate
+from echomq.middleware import HandlerCall
 from echomq.morgue import DeadJob, Morgue
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.states import State
 from echomq.queue import Queue
 from echomq.recurrence import Recurrence
 from echomq.repairs import RepairReport
+from echomq.resources import INJECTED
 from echomq.results import JobHandle, Results
 from echomq.schedules import ScheduleInfo
 from echomq.sweeps import CancelReport
@@ -77,6 +89,8 @@ from echomq.worker.entry import run_worker
 from echomq.worker.options import WorkerOptions
 
 __all__ = [
+    "INJECTED",
+    "NEVER",
     "App",
     "ArgumentsError",
     "AuthenticationError",
@@ -84,11 +98,13 @@ __all__ = [
     "Batch",
     "BatchItem",
     "BusyScriptError",
+    "ByError",
     "CancelReport",
     "Client",
     "Codec",
     "DeadJob",
     "DecodeError",
+    "Decorrelated",
     "Discard",
     "EchoMQError",
     "EncodeError",
@@ -98,6 +114,7 @@ __all__ = [
     "Exponential",
     "Fixed",
     "Followed",
+    "HandlerCall",
     "HealthPortError",
     "InvalidJobError",
     "Job",
@@ -113,6 +130,7 @@ __all__ = [
     "Lane",
     "LaneInfo",
     "LeaseLostError",
+    "Linear",
     "LoadingError",
     "MissedLines",
     "Morgue",
@@ -134,8 +152,10 @@ __all__ = [
     "ResultNotKeptError",
     "Results",
     "Retry",
+    "RetryAfter",
     "ScheduleInfo",
     "ScheduleNotFoundError",
+    "Sequence",
     "ServerError",
     "Snooze",
     "State",

@@ -14,6 +14,7 @@ from echomq._logs import Told, get_logger
 from echomq._schedule_steps import put_walk
 from echomq._walks import drive
 from echomq.errors import EchoMQError
+from echomq.middleware import passed
 from echomq.schedules import was_removed
 from echomq.tasks import JobCall
 from echomq.transitions import Call, schedule_remove
@@ -153,8 +154,7 @@ class AppSchedules:
                 pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _put(self, declared: _Declared) -> str:
-        # What is done to the app's outgoing calls on their way is done to `declared.call` here.
-        definition = declared.define()
+        definition = attrs.evolve(declared, call=passed(declared.call)).define()
         queue = self._app.queue(declared.call.queue)
         outcome = await drive(queue, put_walk(queue.keys, definition, origin=self._app.origin))
         if outcome != "same":

@@ -19,7 +19,8 @@ import anyio
 import anyio.lowlevel
 
 from echomq._options import JobOptions
-from echomq.errors import EchoMQError, InvalidJobError, UnavailableError
+from echomq.errors import EchoMQError, UnavailableError
+from echomq.middleware import passed
 from echomq.protocol.refusals import COLLISION, Verdict
 from echomq.results import JobHandle
 from echomq.wire.items import Window
@@ -154,7 +155,7 @@ class EnqueueStream(Generic[T]):
             drawn = next(self._source, end)
             if drawn is end:
                 return
-            round_.take(content(drawn))
+            round_.take(content, drawn)
             if window.full:
                 await self._wait(window)
 
@@ -162,7 +163,7 @@ class EnqueueStream(Generic[T]):
         content, answers, window = self._content, round_.answers, round_.window
         ends = anyio.current_time() + ROUND_SECONDS
         async for drawn in source:
-            round_.take(content(drawn))
+            round_.take(content, drawn)
             if window.full:
                 await self._wait(window)
             if round_.room <= 0 or len(answers) >= AT_ONCE or window.broken is not None:
@@ -193,16 +194,19 @@ class _Round:
         self._last: Queue | None = None
         self._enter: Any = None
 
-    def take(self, drawn: Sent) -> None:
-        """Make a job and send it; one that cannot be made, too large say, is answered here and fails no other."""
+    def take(self, content: Callable[[Any], Sent], drawn: Any) -> None:
+        """Make a job of what was drawn and send it.
+
+        One that cannot be made, since it is too large or a middleware refuses it, is answered here and fails no other.
+        """
         answers = self.answers
         if self.broken is not None:
             answers.append(not_sent(self.broken))
             return
-        queue, task, payload, options, read = drawn
         try:
+            queue, task, payload, options, read = content(drawn)
             job = options.new_job(task, payload)
-        except InvalidJobError as error:
+        except EchoMQError as error:
             answers.append(error)
             return
         if queue is not self._last:
@@ -257,9 +261,27 @@ def take_portion(source: Iterator[JobCall[T]]) -> Iterator[JobCall[T]]:
             return
 
 
-def by_queue(portion: list[JobCall[T]]) -> dict[str, list[int]]:
-    """Answer for each queue, in the order of their first calls, where in the portion its calls are."""
+def pass_all(portion: list[JobCall[T]], answers: list[Any]) -> Exception | None:
+    """Take a portion through its middleware, in place.
+
+    An `EchoMQError` is the answer of its call. Anything else cuts portion and answers off where it was raised, and is
+    answered, to be raised when what was before it has been sent.
+    """
+    for at, call in enumerate(portion):
+        try:
+            portion[at] = passed(call)
+        except EchoMQError as error:
+            answers[at] = error
+        except Exception as error:  # noqa: BLE001 - raised by the caller
+            del portion[at:], answers[at:]
+            return error
+    return None
+
+
+def by_queue(portion: list[JobCall[T]], answers: list[Any]) -> dict[str, list[int]]:
+    """Answer for each queue, in the order of their first calls, where in the portion its calls without an answer are."""
     places: dict[str, list[int]] = {}
     for at, call in enumerate(portion):
-        places.setdefault(call.queue, []).append(at)
+        if answers[at] is None:
+            places.setdefault(call.queue, []).append(at)
     return places

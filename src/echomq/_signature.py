@@ -14,18 +14,21 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, final, get_args, get_origin
 
 from echomq.batches import JobBatch
 from echomq.job import Job, SyncJob
 from echomq.protocol.codec import join_path
+from echomq.resources import INJECTED
 
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _PLAIN: Final = (str, int, bool)
 _JOBS: Final[dict[str, type]] = {"Job": Job, "SyncJob": SyncJob}
 _BATCH: Final = re.compile(r"(?:\w+\.)*JobBatch(?:\[(?P<item>.*)\])?", re.DOTALL)
 
+NOTHING: Final[Mapping[Any, Any]] = types.MappingProxyType({})
+"""What there is to inject where nothing is."""
 Structure = Callable[[Any, Any, str], Any]
 """Makes a decoded value one of a declared type: value, annotation, path."""
 
@@ -58,6 +61,8 @@ class Signature:
         "_cells",
         "_globals",
         "_hints",
+        "_injected",
+        "_inserted",
         "_job_at",
         "_job_defaults",
         "_keywords",
@@ -104,14 +109,19 @@ class Signature:
         if full.return_annotation is not inspect.Signature.empty:
             self._unresolved["return"] = (full.return_annotation, None)
         self._try_resolve()
-        full = self._read_items(full, function, batch=batch)
+        asked = self._find_injected(full)
+        full = self._read_items(full, function, asked, batch=batch)
         self.job_parameter = None if batch else self._find_job(full, is_async(function))
         """The parameter that the worker fills with the job; None when there is none."""
+        self._injected: Mapping[str, Any] | tuple[str, ...] = tuple(
+            each for each in asked if each != self.job_parameter
+        )
         self._read(full)
 
     def _read(self, full: inspect.Signature) -> None:
         names = list(full.parameters)
-        rest = [parameter for name, parameter in full.parameters.items() if name != self.job_parameter]
+        filled = {self.job_parameter, *self._injected}
+        rest = [parameter for name, parameter in full.parameters.items() if name not in filled]
         self._bindable = full.replace(parameters=rest)
         self._positional = [each.name for each in rest if each.kind in _POSITIONAL]
         self._var_positional = next((each.name for each in rest if each.kind is each.VAR_POSITIONAL), None)
@@ -130,6 +140,11 @@ class Signature:
                 self._job_at = names.index(job.name)
             if job.kind is job.POSITIONAL_ONLY:
                 self._job_defaults = tuple(full.parameters[name].default for name in names[: self._job_at])
+        self._inserted = [
+            (at, name)
+            for at, (name, parameter) in enumerate(full.parameters.items())
+            if name in self._injected and parameter.kind in _POSITIONAL
+        ]
 
     # --- annotations ------------------------------------------------------------------------
 
@@ -181,7 +196,24 @@ class Signature:
             raise TypeError(f"task {self.task!r}: one parameter is the job, not {' and '.join(found)}")
         return found[0] if found else None
 
-    def _read_items(self, full: inspect.Signature, function: Callable[..., Any], *, batch: bool) -> inspect.Signature:
+    def _find_injected(self, full: inspect.Signature) -> tuple[str, ...]:
+        """Answer the parameters that the worker fills by their type."""
+        found = []
+        for name, parameter in full.parameters.items():
+            if parameter.default is not INJECTED:
+                continue
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                raise TypeError(
+                    f"task {self.task!r}: {name!r} is injected by its name, so it cannot be positional-only"
+                )
+            if parameter.annotation is parameter.empty:
+                raise TypeError(f"task {self.task!r}: {name!r} is injected by its type, so it needs an annotation")
+            found.append(name)
+        return tuple(found)
+
+    def _read_items(
+        self, full: inspect.Signature, function: Callable[..., Any], asked: tuple[str, ...], *, batch: bool
+    ) -> inspect.Signature:
         """Put the type of its items in the place of `JobBatch[T]`; answer the signature that producers see."""
         found = [name for name in full.parameters if self._is_batch(name)]
         if not batch:
@@ -190,11 +222,12 @@ class Signature:
                     f"task {self.task!r}: a handler of batches says so, as in app.task(batch=Batch(max_size=100))"
                 )
             return full
-        kinds = [parameter.kind in _POSITIONAL for parameter in full.parameters.values()]
-        if not is_async(function) or kinds != [True] or not found:
+        names = [*full.parameters]
+        right = found == names[:1] != [] and full.parameters[names[0]].kind in _POSITIONAL and names[1:] == [*asked]
+        if not is_async(function) or not right:
             raise TypeError(
                 f"task {self.task!r}: a handler of batches is a coroutine function with one parameter, annotated "
-                f"JobBatch or JobBatch[T], not {function!r} with {full}"
+                f"JobBatch or JobBatch[T], and after it none but those that are injected, not {function!r} with {full}"
             )
         for known in (self._hints, self._unresolved):
             known.pop("return", None)  # what the handler returns is nothing; each item has a result of its own
@@ -235,6 +268,20 @@ class Signature:
             return found
         hint = self._plain_hint(name)
         return hint if hint is Job or hint is SyncJob else None
+
+    @property
+    def injected(self) -> Mapping[str, Any]:
+        """The type of each parameter whose default is `INJECTED`.
+
+        Raises:
+            TypeError: An annotation cannot be resolved.
+        """
+        if isinstance(self._injected, tuple):
+            if not self._injected:
+                return NOTHING
+            self.resolve()
+            self._injected = {name: self._hints[name] for name in self._injected}
+        return self._injected
 
     @property
     def return_type(self) -> Any:
@@ -287,8 +334,52 @@ class Signature:
             return typing.get_type_hints(get_args(hint)[0], include_extras=True).get(name, Any)
         return hint
 
-    def inject(self, job: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Add the job, or what stands for it, to the arguments where the handler wants it, in place."""
+    def check_direct(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuse a call of the plain function that leaves out what a worker would fill.
+
+        Raises:
+            TypeError: The message names the parameter.
+        """
+        missing = [name for name in self._injected if name not in kwargs]
+        if missing:
+            missing = [
+                name for name in missing if not any(at < len(args) for at, each in self._inserted if each == name)
+            ]
+        if missing:
+            raise TypeError(
+                f"task {self.task!r}, called directly, has no worker to fill {', '.join(missing)}: pass it, as in "
+                f"{missing[0]}=..."
+            )
+
+    def inject(
+        self, job: Any, args: list[Any], kwargs: dict[str, Any], resources: Mapping[Any, Any] = NOTHING
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Add the job and the resources to the arguments where the handler wants them, in place.
+
+        Args:
+            job: The job, or what stands for it; None only for a handler that does not ask for it.
+            args: The arguments by place.
+            kwargs: The arguments by name.
+            resources: The resources by type.
+        """
+        if not self._injected:
+            return self._inject_job(job, args, kwargs)
+        values = {name: resources[type] for name, type in self.injected.items()}
+        before = [each for each in self._inserted if self._job_at < 0 or each[0] < self._job_at]
+        self._insert(before, values, args)
+        self._inject_job(job, args, kwargs)
+        self._insert(self._inserted[len(before) :], values, args)
+        kwargs.update(values)
+        return args, kwargs
+
+    @staticmethod
+    def _insert(places: list[tuple[int, str]], values: dict[str, Any], args: list[Any]) -> None:
+        # From the left, so that each place is that of the whole signature. What the arguments do not reach has a name.
+        for at, name in places:
+            if len(args) > at:
+                args.insert(at, values.pop(name))
+
+    def _inject_job(self, job: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         name, at = self.job_parameter, self._job_at
         if name is None:
             return args, kwargs

@@ -20,7 +20,7 @@ import os
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, final, overload
 
 import attrs
 
@@ -33,10 +33,12 @@ from echomq.client import Client, open_client
 from echomq.errors import EchoMQError
 from echomq.job import Job, SyncJob
 from echomq.limits import Rate, spell_queue
+from echomq.middleware import AroundEnqueue, AroundHandling
 from echomq.protocol.codec import Codec
 from echomq.protocol.keys import QueueKeys, check_prefix, check_queue_name, check_task_name
 from echomq.queue import Queue
 from echomq.recurrence import Missed, Recurrence
+from echomq.resources import Providers
 from echomq.results import JobHandle, Results
 from echomq.tasks import DEFAULT_CODEC, JobCall, Place, Task, TaskCaller
 
@@ -108,6 +110,12 @@ class App:
         """What its schedules are signed with; "" when it has no name."""
         self.schedules = AppSchedules(self)
         """The schedules that it declares: `await app.schedules.sync()`."""
+        self.around_enqueue: Final = AroundEnqueue()
+        """Functions around what is enqueued: `@app.around_enqueue` adds one. See `AroundEnqueue`."""
+        self.around_handling: Final = AroundHandling()
+        """Functions around what is handled: `@app.around_handling` adds one. See `AroundHandling`."""
+        self.provide: Final = Providers()
+        """What workers open for handlers that ask for it: `@app.provide` adds one. See `Providers`."""
         self._unavailable_after = unavailable_after
         self._name = name
         self._tasks: dict[str, Task[Any, Any]] = {}

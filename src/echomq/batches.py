@@ -88,7 +88,7 @@ class BatchItem(Job, Generic[T]):
     def __init__(self, queue: str, id: str, token: int, record: JobRecord, notes: Notes, value: T) -> None:
         super().__init__(queue, id, token, record, notes)
         self.value = value
-        """What was enqueued, made the `T` of the handler's `JobBatch[T]`."""
+        """What was enqueued, made the `T` of the handler's `JobBatch[T]`; None for a middleware that has not called yet."""
 
 
 @final

@@ -19,6 +19,7 @@ from echomq._bulk import EnqueueStream, Sent
 from echomq._channels import Channels
 from echomq._declared import Declared
 from echomq.errors import EchoMQError
+from echomq.middleware import outgoing, passed
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import QueueKeys, check_prefix
 from echomq.queue import Queue
@@ -97,6 +98,13 @@ class Client:
 
     async def enqueue(self, call: JobCall[T]) -> JobHandle[T]:
         """Enqueue one call of a task. See `Queue.enqueue` for what it promises."""
+        if not call.around:
+            return await self._send(call)
+        with outgoing(call) as made:
+            handle = await self._send(made)
+        return handle  # noqa: RET504 - not within the block, which looks as if it might swallow an error
+
+    async def _send(self, call: JobCall[T]) -> JobHandle[T]:
         queue = self.queue(call.queue)
         return await queue.send(call.options.new_job(call.task, call.payload), call.read)
 
@@ -121,6 +129,8 @@ class Client:
         """
 
         def content(call: JobCall[T]) -> Sent:
+            if call.around:
+                call = passed(call)
             return self.queue(call.queue), call.task, call.payload, call.options, call.read
 
         return EnqueueStream(calls, content, check=self.wire.check, progress=progress)

@@ -6,16 +6,18 @@ A task is a value. The decorator `App.task` makes it, and nothing happens until 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, final
 
 import attrs
 
 from echomq._options import EnqueueOptions, JobOptions
-from echomq._signature import Signature, check_findable, is_async
+from echomq._signature import NOTHING, Signature, check_findable, is_async
 from echomq.backoff import DEFAULT_BACKOFF, Backoff
 from echomq.batches import Batch
 from echomq.errors import ArgumentsError, DecodeError
+from echomq.middleware import NOTHING_AROUND, AroundEnqueue
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import check_queue_name, check_task_name
 from echomq.protocol.newjob import MAX_COUNT
@@ -50,10 +52,34 @@ class JobCall(Generic[R_co]):
     """When, how often, and so on."""
     read: Callable[[bytes], R_co] = attrs.field(repr=False, eq=False)
     """Decodes the result."""
+    around: AroundEnqueue = attrs.field(default=NOTHING_AROUND, repr=False, eq=False)
+    """The app's functions around what it enqueues."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Its headers."""
+        headers: Mapping[str, str] = self.options.fields.get("headers", {})
+        return MappingProxyType(headers)
+
+    def with_headers(self, headers: Mapping[str, str]) -> JobCall[R_co]:
+        """Answer the same with further headers; of two with one name these count.
+
+        Raises:
+            TypeError, ValueError: They are no headers, or too large.
+        """
+        return attrs.evolve(self, options=self.options.with_({"headers": {**self.headers, **headers}}))
+
+    def with_payload(self, payload: bytes) -> JobCall[R_co]:
+        """Answer the same with other bytes, which a function around handling turns back (`await call(payload=...)`)."""
+        return attrs.evolve(self, payload=payload)
 
 
 class Sender(Protocol):
     """What enqueues calls: the app."""
+
+    @property
+    def around_enqueue(self) -> AroundEnqueue:
+        """What is around that."""
 
     async def enqueue(self, call: JobCall[R], /) -> JobHandle[R]:
         """Enqueue one."""
@@ -84,7 +110,7 @@ class TaskCaller(Generic[P, R_co]):
             EncodeError: They cannot be written without losing something.
         """
         payload = encode_arguments(self._codec, self._signature, args, kwargs)
-        return JobCall(self.queue, self.task, payload, self._options, self._read)
+        return JobCall(self.queue, self.task, payload, self._options, self._read, self._sender.around_enqueue)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Enqueue a job. See `Queue.enqueue` for what it promises.
@@ -188,8 +214,22 @@ class Task(Generic[P, R_co]):
         """The parameter annotated `Job` (or `SyncJob`), which the worker fills; None when there is none."""
         return self.signature.job_parameter
 
+    @property
+    def injected(self) -> Mapping[str, Any]:
+        """The type of each parameter whose default is `INJECTED`, which the worker fills by what the app provides.
+
+        Raises:
+            TypeError: An annotation cannot be resolved.
+        """
+        return self.signature.injected
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the plain function, here and now: no queue, no retries. Its tests call it so."""
+        """Run the plain function, here and now: no queue, no retries. Its tests call it so.
+
+        Raises:
+            TypeError: A parameter that a worker would fill is not given.
+        """
+        self.signature.check_direct(args, kwargs)
         return self.function(*args, **kwargs)
 
     # --- for producers ----------------------------------------------------------------------
@@ -251,9 +291,11 @@ class Task(Generic[P, R_co]):
         except DecodeError as error:
             raise ArgumentsError(f"task {self.name!r}: {error}", task=self.name, path=error.path) from error
 
-    def inject(self, job: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Add the job to loaded arguments, in place, if the handler asks for it."""
-        return self.signature.inject(job, args, kwargs)
+    def inject(
+        self, job: Any, args: list[Any], kwargs: dict[str, Any], resources: Mapping[Any, Any] = NOTHING
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Add the job, and resources by their types, to loaded arguments, in place, as the handler asks for them."""
+        return self.signature.inject(job, args, kwargs, resources)
 
     def dump_result(self, value: Any, codec: Codec | None = None) -> bytes:
         """Encode what the handler returned.

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, Literal, assert_type
 
 from echomq import (
+    INJECTED,
+    NEVER,
     App,
+    Backoff,
     Batch,
     BatchItem,
+    ByError,
+    Decorrelated,
     EchoMQError,
+    Exponential,
+    Fixed,
+    HandlerCall,
     Job,
     JobBatch,
     JobCall,
     JobHandle,
+    Linear,
+    RetryAfter,
     ScheduleInfo,
+    Sequence,
     SyncJob,
     Task,
     sync,
@@ -109,3 +123,86 @@ def takes_any_task(task: Task[..., object]) -> str:
 
 
 takes_any_task(thumbnail)
+
+
+# --- retry policies, middleware, resources ----------------------------------------------------
+
+
+def own_policy(failures: int, error: BaseException, rng: Random) -> float | None:
+    """Any callable like this one."""
+    return None if failures > 3 else rng.uniform(0, failures)
+
+
+POLICIES: list[Backoff] = [
+    Fixed(5),
+    Linear(1, step=2, cap=60),
+    Exponential(jitter="equal"),
+    Decorrelated(),
+    Sequence([1, 5, 30]),
+    ByError({OSError: RetryAfter(Fixed(1), cap=60), ValueError: NEVER}, default=own_policy),
+    NEVER,
+    own_policy,
+]
+
+
+@app.around_enqueue
+def with_trace(call: JobCall[Any]) -> Iterator[JobCall[Any]]:
+    """A plain generator function."""
+    assert_type(call.headers.get("trace"), str | None)
+    yield call.with_headers({"trace": "1"}).with_payload(b"")
+
+
+@app.around_handling
+async def in_trace(job: Job, call: HandlerCall) -> Any:
+    """Around single jobs."""
+    return await call(payload=job.payload)
+
+
+@app.around_handling
+async def around_both(job: Job | JobBatch[Any], call: HandlerCall) -> Any:
+    """Around batches as well."""
+    if isinstance(job, JobBatch):
+        return await call(payload={item: item.payload for item in job})
+    return await call()
+
+
+class Pool:
+    """What handlers share."""
+
+
+@app.provide
+async def open_pool() -> AsyncIterator[Pool]:
+    """Bare."""
+    yield Pool()
+
+
+@app.provide
+@asynccontextmanager
+async def open_path() -> AsyncIterator[Path]:
+    """Decorated."""
+    yield Path()
+
+
+app.provide(bytes, open_path)
+
+
+@app.task
+async def asks(job: Job, n: int, pool: Pool = INJECTED, *, path: Path = INJECTED) -> int:
+    """What is injected may be left out."""
+    return n
+
+
+@app.task(queue="asking", batch=Batch(max_size=2))
+async def asks_in_batches(batch: JobBatch[int], pool: Pool = INJECTED) -> None:
+    """Beside a batch."""
+
+
+async def use_them() -> None:
+    """The decorators leave functions as they are."""
+    assert_type(await asks.enqueue(1), JobHandle[int])
+    assert_type(asks.call(1), JobCall[int])
+    await asks_in_batches.enqueue(1)
+    opened: AbstractAsyncContextManager[Path] = open_path()
+    async with opened as path:
+        assert_type(path, Path)
+    print(POLICIES, list(with_trace(asks.call(1))))

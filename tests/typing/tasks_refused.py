@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from echomq import App, Batch, BatchItem, Job, JobBatch, open_client
+from echomq import App, Batch, BatchItem, ByError, Exponential, Fixed, HandlerCall, Job, JobBatch, Sequence, open_client
 
 app = App()
 
@@ -53,3 +53,23 @@ async def produce() -> None:
     await insert.enqueue(1, 2)  # type: ignore[call-arg]
     await insert.enqueue(batch=1)  # type: ignore[call-arg]
     app.task(max_attempts="3")  # type: ignore[call-overload]
+
+
+async def call_wrongly(call: HandlerCall) -> None:
+    """What a middleware may get wrong."""
+    await call(b"payload")  # type: ignore[call-arg]
+    await call(payload="text")  # type: ignore[arg-type]
+
+
+def policies() -> None:
+    """What a policy is not given."""
+    Fixed("5")  # type: ignore[arg-type]
+    Sequence([1, "5"])  # type: ignore[list-item]
+    Exponential(jitter="some")  # type: ignore[arg-type]
+    ByError({ValueError: 5})  # type: ignore[dict-item]
+    app.task(backoff=5)  # type: ignore[call-overload]
+
+
+app.provide(1)  # type: ignore[call-overload]
+app.around_enqueue(1)  # type: ignore[type-var]
+app.around_handling(1)  # type: ignore[type-var]

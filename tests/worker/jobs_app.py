@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
 
 import anyio
 import redis
@@ -14,12 +15,15 @@ import redis
 from echomq.app import App
 from echomq.batches import Batch, BatchItem, JobBatch
 from echomq.job import Job, SyncJob
+from echomq.resources import INJECTED
 from echomq.verdicts import Snooze
 
 QUEUE = os.environ.get("TEST_QUEUE", "default")
 app = App()
 empty = App()
 batches = App()
+asking = App()
+providing = App()
 something = 1
 _client = redis.Redis.from_url(os.environ.get("ECHOMQ_URL", "redis://127.0.0.1:1"))
 
@@ -138,3 +142,26 @@ async def half(batch: JobBatch[float]) -> None:
     await anyio.sleep(max(item.value for item in left))
     for item in left:
         batch.done(item, item.attempt)
+
+
+class Pool:
+    """What handlers share."""
+
+
+async def asks(job: Job, pool: Pool = INJECTED) -> None:
+    """Ask for it."""
+    tell(f"ran with a {type(pool).__name__}")
+
+
+for each in (asking, providing):
+    each.task(queue=QUEUE)(asks)
+
+
+@providing.provide
+async def open_pool() -> AsyncIterator[Pool]:
+    """Open it, unless the test wants it otherwise."""
+    if os.environ.get("TEST_POOL") == "breaks":
+        raise LookupError("no database")
+    tell("opened")
+    yield Pool()
+    tell("closed")

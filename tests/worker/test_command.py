@@ -49,6 +49,10 @@ def put(peek: Peek, task: str, *args: Any, **options: Any) -> str:
         (["tests.worker.jobs_app:app", "--queue", "a b"], "'a b'"),
         (["tests.worker.jobs_app:batches", "--concurrency", "9"], "batches of up to 10 jobs"),
         (
+            ["tests.worker.jobs_app:asking", "--url", "redis://127.0.0.1:1"],
+            "task 'asks' asks for Pool by its parameter",
+        ),
+        (
             ["tests.worker.jobs_app:app", "--queue", "mispelt", "--url", "redis://127.0.0.1:1"],
             "no task on queue 'mispelt'",
         ),

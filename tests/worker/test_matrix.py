@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -15,6 +16,7 @@ from echomq.app import App
 from echomq.backoff import Fixed
 from echomq.batches import Batch, BatchItem, JobBatch
 from echomq.job import Job
+from echomq.resources import INJECTED
 from echomq.worker.entry import run_worker
 from tests.worker.support import Peek, until
 from tests.worker.test_command import put
@@ -25,6 +27,14 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.parametrize("anyio_backend", ["trio"]),
 ]
+
+
+OPEN: list[str] = []
+"""The workers whose handlers share something."""
+
+
+class Pool:
+    """What they share."""
 
 
 class CancelAtStep(trio.abc.Instrument):
@@ -71,8 +81,22 @@ def make_app(url: str, queue: str, name: str) -> App:
     """An app with one handler of each kind."""
     app = App(url, name=name)
 
+    @app.provide
+    async def open_pool() -> AsyncIterator[Pool]:
+        await anyio.lowlevel.checkpoint()
+        OPEN.append(name)
+        try:
+            await anyio.lowlevel.checkpoint()
+            async with anyio.create_task_group():
+                yield Pool()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.lowlevel.checkpoint()
+            OPEN.remove(name)
+
     @app.task(queue=queue)
-    async def quick() -> None: ...
+    async def quick(pool: Pool = INJECTED) -> None:
+        assert name in OPEN
 
     @app.task(queue=queue)
     async def waits(job: Job) -> None:
@@ -114,6 +138,7 @@ async def play(client: redis.Redis, url: str, queue: str, step: int, *, batches:
             trio.lowlevel.remove_instrument(instrument)
     assert scope.cancelled_caught
     assert not app.is_open
+    assert OPEN == []
     assert trio.lowlevel.current_statistics().tasks_living == living
     assert not [each for each in threading.enumerate() if each.name == "echomq-watchdog"]
     assert peek.active() == {}

@@ -118,6 +118,11 @@ class JobRecord:
         """The arguments, encoded."""
         return join_payload(self.row)
 
+    def with_payload(self, payload: bytes) -> JobRecord:
+        """Answer the same row with another payload."""
+        row = {name: value for name, value in self.row.items() if name not in PIECE_KEYS}
+        return JobRecord(self.id, {**row, PIECE_KEYS[0]: payload})
+
     @property
     def priority(self) -> int:
         """-2047 to 2047."""

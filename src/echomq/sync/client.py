@@ -9,9 +9,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from echomq._bulk import broken_by, by_queue, content_of, not_sent, take_portion
+from echomq._bulk import broken_by, by_queue, content_of, not_sent, pass_all, take_portion
 from echomq.client import server_url
 from echomq.errors import EchoMQError, UnavailableError
+from echomq.middleware import outgoing
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import QueueKeys, check_prefix
 from echomq.protocol.times import to_wait
@@ -92,8 +93,13 @@ class Client:
         return self.queue(queue).handle(id)
 
     def enqueue(self, call: JobCall[T]) -> JobHandle[T]:
-        """Enqueue one call of a task, as `task.call(...)` makes it. See `echomq.Queue.enqueue` for what it promises."""
-        return self.queue(call.queue).send(call.options.new_job(call.task, call.payload), call.read)
+        """Enqueue one call of a task, as `task.call(...)` makes it. See `echomq.Queue.enqueue` for what it promises.
+
+        What the task's app has around its enqueues is around this one, too.
+        """
+        with outgoing(call) as made:
+            handle = self.queue(made.queue).send(made.options.new_job(made.task, made.payload), made.read)
+        return handle  # noqa: RET504 - not within the block, which looks as if it might swallow an error
 
     def enqueue_stream(
         self, calls: Iterable[JobCall[T]], *, progress: Callable[[int], None] | None = None
@@ -107,7 +113,9 @@ class Client:
         answered = 0
         while portion := list(take_portion(source)):
             answers: list[Any] = [None] * len(portion)
-            for name, ats in by_queue(portion).items():
+            failed = pass_all(portion, answers) if broken is None else None
+            answered += sum(answer is not None for answer in answers)
+            for name, ats in by_queue(portion, answers).items():
                 if broken is None:
                     told = None if progress is None else _from(answered, progress)
                     sent = list(self.queue(name).stream((content_of(portion[at]) for at in ats), told))
@@ -118,6 +126,8 @@ class Client:
                     answers[at] = answer
                 answered += len(ats)
             yield from answers
+            if failed is not None:
+                raise failed
 
     def enqueue_many(
         self, calls: Iterable[JobCall[T]], *, progress: Callable[[int], None] | None = None

@@ -103,7 +103,7 @@ def check_app(app: App, queues: tuple[str, ...], settings: WorkerOptions) -> Non
     Raises:
         ValueError: There is nothing to serve, or no server is named, or not by a URL; or a batch takes more slots than
             the worker has.
-        TypeError: An annotation of a task cannot be resolved.
+        TypeError: An annotation of a task cannot be resolved, or a task asks for what nobody provides.
     """
     if not app.tasks:
         msg = "the app has no tasks: import the modules that declare them"
@@ -112,7 +112,9 @@ def check_app(app: App, queues: tuple[str, ...], settings: WorkerOptions) -> Non
         check_served(app, check_queue_name(queue))
     for task in app.tasks.values():
         task.check()
-    for queue in queues or app.queues:
+    served = queues or app.queues
+    app.provide.plan(task for task in app.tasks.values() if task.queue in served)
+    for queue in served:
         find_batch({task.name: task for task in app.tasks.values() if task.queue == queue}, settings)
     parse(server_url(app.url))
 

@@ -25,16 +25,18 @@ from typing import TYPE_CHECKING, Any, Final, final
 import anyio
 import structlog
 
+from echomq._signature import NOTHING
 from echomq.batches import BatchItem, JobBatch
 from echomq.errors import JobStateError
 from echomq.protocol.failures import holds, unfold
-from echomq.worker.execute import load, run_scoped
+from echomq.worker.around import Around, Handled
+from echomq.worker.execute import admit, attempt, load, run_scoped
 from echomq.worker.notes import LeaseNotes
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 from echomq.worker.spawn import spawner
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from echomq.protocol.codec import Codec
     from echomq.worker.execute import Handler
@@ -102,6 +104,8 @@ class BatchRun:
         timers: Timers,
         scope: Any,
         settle: Callable[[Lease, Outcome], None],
+        around: Iterable[Callable[..., Awaitable[Any]]] = (),
+        resources: Mapping[Any, Any] = NOTHING,
     ) -> None:
         """Make it.
 
@@ -112,7 +116,11 @@ class BatchRun:
             timers: The worker's clock.
             scope: The loop's class of cancel scopes.
             settle: Ends a lease with its outcome. Called once for each, and must not raise.
+            around: The middleware, the outermost first.
+            resources: What the worker has opened for handlers, by type.
         """
+        self._around = tuple(around)
+        self._resources = {name: resources[type] for name, type in handler.injected.items()}
         self.first = leases[0]
         self._handler = handler
         self._codec = codec
@@ -155,10 +163,13 @@ class BatchRun:
         self._scope.deadline = max(lease.timeout_at for lease in leases)
         self._watch()
         outcome = None
+        call: Callable[[], Awaitable[Handled]] = partial(self._call, batch, leases)
+        if self._around:
+            call = Around(self._around, batch, partial(self._decode_and_call, batch, leases), leases).run
         try:
             async with anyio.create_task_group() as works:
                 self._works, self._end_works = spawner(works), works.cancel_scope.cancel
-                outcome = await run_scoped(self._scope, partial(self._call, batch, leases))
+                outcome = await run_scoped(self._scope, call)
                 if not isinstance(outcome, Returned):
                     works.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -182,24 +193,47 @@ class BatchRun:
         for entry in self._entries:
             if not entry.open:
                 continue  # lost before we came to it
-            loaded = load(entry.lease, self._handler)
+            loaded = self._load(entry.lease)
             if isinstance(loaded, (Poison, Unfit, Stopped)):
                 self._finish(entry, loaded)
                 continue
-            args, _, timeout = loaded
+            value, timeout = loaded
             claimed = entry.lease.claimed
             entry.lease.limit(timeout)
             entry.own_time = claimed.record.timeout_ms is not None
             entry.lease.notes = notes = LeaseNotes(entry.lease, self._codec, self._timers)
             queue = entry.lease.calls.queue
-            self._by_item[BatchItem(queue, claimed.id, claimed.token, claimed.record, notes, args[0])] = entry
+            self._by_item[BatchItem(queue, claimed.id, claimed.token, claimed.record, notes, value)] = entry
         calls, gathered = self.first.calls, self._handler.batch
         lane = self.first.claimed.record.lane if gathered is not None and gathered.by_lane else None
         return JobBatch(calls.queue, lane, tuple(self._by_item), self)
 
+    def _load(self, lease: Lease) -> tuple[Any, float | None] | Poison | Unfit | Stopped:
+        """Answer an item's value and how long it may take, seconds; or why it cannot be run."""
+        if self._around:  # which may make the payload another first
+            timeout = admit(lease, self._handler)
+            return timeout if isinstance(timeout, (Poison, Unfit, Stopped)) else (None, timeout)
+        loaded = load(lease, self._handler)
+        return loaded if isinstance(loaded, (Poison, Unfit, Stopped)) else (loaded[0][0], loaded[2])
+
+    async def _decode_and_call(self, batch: JobBatch[Any], leases: Iterable[Lease]) -> Handled:
+        """Call the handler with what can be decoded now; what cannot is settled alone, as it is without middleware."""
+        for item, entry in list(self._by_item.items()):
+            if not self.is_live(item):
+                continue
+            loaded = attempt(partial(self._load_item, item))
+            if isinstance(loaded, (Poison, Unfit)):
+                del self._by_item[item]
+                self._finish(entry, loaded)
+        batch.items = tuple(self._by_item)
+        return await self._call(batch, leases) if any(map(self.is_live, batch.items)) else Returned(None)
+
+    def _load_item(self, item: BatchItem[Any]) -> None:
+        (item.value,), _ = self._handler.load_arguments(item.payload)
+
     async def _call(self, batch: JobBatch[Any], leases: Iterable[Lease]) -> Returned | Raised:
         try:
-            coroutine = self._handler.function(batch)
+            coroutine = self._handler.function(batch, **self._resources)
             for lease in leases:
                 lease.coroutine = coroutine
             return Returned(await coroutine)

@@ -54,7 +54,8 @@ async def run_worker(
         ProtocolMismatchError: A queue speaks another major version of the protocol.
         EvictionPolicyError: The server may evict jobs.
         HealthPortError: `health_port` cannot be had.
-        TypeError: An option is unknown, or the app has no task on a queue.
+        TypeError: An option is unknown, the app has no task on a queue, or a task asks for what nobody provides.
+        Exception: What a provider raises when it opens or closes; the worker has stopped in good order.
         ValueError: An option is out of range, or a task's batches take more slots than `concurrency`.
         RuntimeError: The client is of another event loop, or was closed while the worker worked. Leave `async with app:`
             only after this has returned: without a client no verdict is delivered, and the jobs come back when their
@@ -71,6 +72,8 @@ async def run_worker(
             tasks = source.tasks.values()
             for name in names:
                 check_served(source, name)
+            around: Iterable[Callable[..., Any]] = source.around_handling
+            providers = source.provide.plan(task for task in tasks if task.queue in names)
             app = source if source.is_open else await stack.enter_async_context(source)
             handlers: dict[QueueKeys, dict[str, Handler]] = {
                 app.queue(name).keys: {task.name: task for task in tasks if task.queue == name} for name in names
@@ -81,7 +84,8 @@ async def run_worker(
             if handler is None:
                 msg = "a queue needs a handler: run_worker(queue, handler)"
                 raise TypeError(msg)
-            wire, codec = source.wire, source.codec
+            wire, codec, around, providers = source.wire, source.codec, (), ()
             handlers = {source.keys: {"": RawHandler(source.name, handler, codec)}}
         wire.check()
-        await Worker(wire, handlers, settings, codec=codec, beside=beside).run(task_status=task_status)
+        worker = Worker(wire, handlers, settings, codec=codec, around=around, providers=providers, beside=beside)
+        await worker.run(task_status=task_status)

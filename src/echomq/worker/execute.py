@@ -5,31 +5,36 @@ from __future__ import annotations
 import math
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 import anyio
 import anyio.to_thread
 import attrs
 import structlog
 
+from echomq._signature import NOTHING
 from echomq.errors import DecodeError
 from echomq.job import Job, SyncJob
 from echomq.protocol.failures import holds
 from echomq.protocol.times import to_seconds
+from echomq.worker.around import Around, Handled
 from echomq.worker.frames import JobFacts
 from echomq.worker.notes import LeaseNotes, ThreadNotes
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from echomq.backoff import Backoff
     from echomq.batches import Batch
     from echomq.protocol.codec import Codec
+    from echomq.protocol.records import JobRecord
     from echomq.tasks import Place
     from echomq.worker.lease import Lease
     from echomq.worker.processes import Processes
     from echomq.worker.timers import Timers
+
+T = TypeVar("T")
 
 
 class Handler(Protocol):
@@ -56,6 +61,10 @@ class Handler(Protocol):
         """The parameter that gets the job; None when there is none."""
 
     @property
+    def injected(self) -> Mapping[str, Any]:
+        """The types of the parameters that get what the worker has opened."""
+
+    @property
     def max_attempts(self) -> int:
         """How many failures bury a job that has no word of its own."""
 
@@ -79,8 +88,10 @@ class Handler(Protocol):
             Exception: They do not fit this handler; another version of it may take them.
         """
 
-    def inject(self, job: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Add the job to the arguments, if the handler asks for it."""
+    def inject(
+        self, job: Any, args: list[Any], kwargs: dict[str, Any], resources: Mapping[Any, Any], /
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Add the job and resources to the arguments, as the handler asks for them."""
 
     def dump_result(self, value: Any) -> bytes:
         """Encode what the handler returned."""
@@ -115,6 +126,10 @@ class Means:
     """Admits plain functions to threads."""
     unlimited: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(_UNLIMITED))
     """Admits those that have been admitted: a thread is asked for when its slot is had."""
+    around: Iterable[Callable[..., Awaitable[Any]]] = ()
+    """The middleware, the outermost first; looked at again for each job."""
+    resources: Mapping[Any, Any] = NOTHING
+    """What is open for handlers, by type."""
 
 
 async def execute(lease: Lease, name: str, handler: Handler | None, means: Means) -> Outcome:
@@ -131,24 +146,54 @@ async def execute(lease: Lease, name: str, handler: Handler | None, means: Means
     claimed = lease.claimed
     if handler is None:
         return Unfit(LookupError(f"unknown task {name!r} on queue {lease.calls.queue!r}"))
-    loaded = load(lease, handler)
-    if isinstance(loaded, (Poison, Unfit, Stopped)):
-        return loaded
-    args, kwargs, timeout = loaded
-    if handler.job_parameter is not None:
-        lease.notes = LeaseNotes(lease, means.codec, means.timers)
-        facts = (lease.calls.queue, claimed.id, claimed.token, claimed.record)
-        job: Job | SyncJob | JobFacts
+    run: Callable[[], Awaitable[Handled]]
+    if means.around:
+        timeout = admit(lease, handler)
+        if isinstance(timeout, (Poison, Unfit, Stopped)):
+            return timeout
         if handler.is_async:
-            job = Job(*facts, lease.notes)
-        elif handler.run_in == "process":
-            job = JobFacts(*facts)
-        else:
-            job = SyncJob(*facts, ThreadNotes(lease.notes))
-        args, kwargs = handler.inject(job, args, kwargs)
+            lease.limit(timeout)  # else when its thread or process is had
+        lease.notes = LeaseNotes(lease, means.codec, means.timers)
+        job = Job(lease.calls.queue, claimed.id, claimed.token, claimed.record, lease.notes)
+        call = partial(_load_and_call, lease, handler, job, timeout, means)
+        run = Around(tuple(means.around), job, call, (lease,)).run
+    else:
+        loaded = load(lease, handler)
+        if isinstance(loaded, (Poison, Unfit, Stopped)):
+            return loaded
+        args, kwargs, timeout = loaded
+        if handler.job_parameter is not None or handler.injected:
+            _inject(lease, handler, claimed.record, args, kwargs, means)
+        run = partial(_call, lease, handler, args, kwargs, timeout, means)
     structlog.contextvars.bind_contextvars(queue=lease.calls.queue, job=claimed.id, task=name, attempt=claimed.token)
-    outcome = await run_scoped(lease.scope, partial(_call, lease, handler, args, kwargs, timeout, means))
+    outcome = await run_scoped(lease.scope, run)
     return Stopped(lease.why()) if outcome is None else outcome
+
+
+def _inject(
+    lease: Lease, handler: Handler, record: JobRecord, args: list[Any], kwargs: dict[str, Any], means: Means
+) -> None:
+    """Add to the arguments what the handler asks for: the job, by its row, and resources."""
+    if lease.notes is None:
+        lease.notes = LeaseNotes(lease, means.codec, means.timers)
+    facts = (lease.calls.queue, lease.claimed.id, lease.claimed.token, record)
+    job: Job | SyncJob | JobFacts
+    if handler.is_async:
+        job = Job(*facts, lease.notes)
+    elif handler.run_in == "process":
+        job = JobFacts(*facts)
+    else:
+        job = SyncJob(*facts, ThreadNotes(lease.notes))
+    handler.inject(job, args, kwargs, means.resources)
+
+
+async def _load_and_call(lease: Lease, handler: Handler, job: Job, timeout: float | None, means: Means) -> Handled:
+    """Call the handler as `_call`, with the arguments that the job has when the middleware has seen it."""
+    loaded = attempt(lambda: handler.load_arguments(job.payload))
+    if isinstance(loaded, (Poison, Unfit)):
+        return loaded
+    _inject(lease, handler, job.record, *loaded, means)
+    return await _call(lease, handler, *loaded, timeout, means)
 
 
 def load(lease: Lease, handler: Handler) -> tuple[list[Any], dict[str, Any], float | None] | Poison | Unfit | Stopped:
@@ -157,13 +202,41 @@ def load(lease: Lease, handler: Handler) -> tuple[list[Any], dict[str, Any], flo
     Raises:
         KeyboardInterrupt: Ctrl-C.
     """
+    timeout = admit(lease, handler)
+    if isinstance(timeout, (Poison, Unfit, Stopped)):
+        return timeout
+    loaded = attempt(lambda: handler.load_arguments(lease.claimed.record.payload))
+    return loaded if isinstance(loaded, (Poison, Unfit)) else (*loaded, timeout)
+
+
+def admit(lease: Lease, handler: Handler) -> float | Poison | Unfit | Stopped | None:
+    """Answer how long a job may run, seconds; or why it cannot be run. Its deadline counts from here.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+    """
+    late = attempt(partial(_is_late, lease))
+    if isinstance(late, (Poison, Unfit)):
+        return late
+    if late:
+        lease.stop(Reason.TIMEOUT)
+        return Stopped(lease.why())
+    return attempt(partial(effective_timeout, handler, lease))
+
+
+def _is_late(lease: Lease) -> bool:
     record = lease.claimed.record
+    return b"deadline_ms" in record.row and record.deadline_ms is not None and lease.end_by(record.deadline_ms)
+
+
+def attempt(look: Callable[[], T]) -> T | Poison | Unfit:
+    """Look at something of a job; answer why it cannot be run, if that fails.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+    """
     try:
-        if b"deadline_ms" in record.row and record.deadline_ms is not None and lease.end_by(record.deadline_ms):
-            lease.stop(Reason.TIMEOUT)
-            return Stopped(lease.why())
-        args, kwargs = handler.load_arguments(record.payload)
-        return args, kwargs, effective_timeout(handler, lease)
+        return look()
     except DecodeError as error:
         return Poison(error)
     except KeyboardInterrupt:
@@ -172,9 +245,7 @@ def load(lease: Lease, handler: Handler) -> tuple[list[Any], dict[str, Any], flo
         return Unfit(error)  # also a CancelledError: nothing was awaited, so nobody has cancelled
 
 
-async def run_scoped(
-    scope: anyio.CancelScope, call: Callable[[], Awaitable[Returned | Raised | Unfit]]
-) -> Returned | Raised | Unfit | None:
+async def run_scoped(scope: anyio.CancelScope, call: Callable[[], Awaitable[Handled]]) -> Handled | None:
     """Run a handler's code in a cancel scope of its own, until it has ended; None: it was stopped.
 
     Args:
@@ -184,7 +255,7 @@ async def run_scoped(
     Raises:
         BaseException: A cancellation from outside the scope, or Ctrl-C. Or what leaving the scope raised.
     """
-    outcome: Returned | Raised | Unfit | None = None
+    outcome: Handled | None = None
     with scope:
         # What it raises is kept from the scope, which would look for cancellations in it, however deep it is.
         outcome = await call()

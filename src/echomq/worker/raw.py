@@ -9,7 +9,7 @@ from echomq.backoff import Backoff, Exponential
 from echomq.batches import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from echomq.protocol.codec import Codec
     from echomq.tasks import Place
@@ -33,12 +33,19 @@ class RawHandler:
         self._codec = codec
         self._signature = Signature(f"of queue {queue}", function)
         self.job_parameter = self._signature.job_parameter
+        self.injected = self._signature.injected
+        if self.injected:
+            raise TypeError(
+                f"the handler of queue {queue!r} is of no app, so nothing provides {', '.join(self.injected)}"
+            )
 
     def load_arguments(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
         """Decode the payload: the handler's one argument."""
         return [self._codec.decode(payload)], {}
 
-    def inject(self, job: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def inject(
+        self, job: Any, args: list[Any], kwargs: dict[str, Any], resources: Mapping[Any, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """Add the job to the arguments."""
         return self._signature.inject(job, args, kwargs)
 

@@ -43,6 +43,7 @@ from echomq.worker.preflight import check_server
 from echomq.worker.processes import Processes
 from echomq.worker.pump import run_pump
 from echomq.worker.reasons import Outcome, Raised, Reason, Stopped
+from echomq.worker.resources import Resources
 from echomq.worker.settle import Settler
 from echomq.worker.signals import Signal
 from echomq.worker.spawn import scope_class, spawner
@@ -52,10 +53,11 @@ from echomq.worker.timetable import Timetable
 from echomq.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from echomq.protocol.codec import Codec
     from echomq.protocol.keys import QueueKeys
+    from echomq.resources import Provider
     from echomq.transitions import ClaimReply
     from echomq.wire.client import WireClient
     from echomq.worker.execute import Handler
@@ -81,6 +83,8 @@ class Worker:
         *,
         codec: Codec,
         beside: Sequence[Callable[[], Awaitable[None]]] = (),
+        around: Iterable[Callable[..., Awaitable[Any]]] = (),
+        providers: Sequence[Provider] = (),
     ) -> None:
         """Make a worker.
 
@@ -90,6 +94,8 @@ class Worker:
             options: How to work.
             codec: Encodes what handlers note: progress and checkpoints.
             beside: What else runs while it serves.
+            around: The middleware, the outermost first; looked at again for each job.
+            providers: What is opened for the handlers.
 
         Raises:
             ValueError: There is no queue, or a batch that takes more slots than there are.
@@ -101,6 +107,8 @@ class Worker:
         self._wire = wire
         self._codec = codec
         self._beside = beside
+        self._around = around
+        self._resources = Resources(providers, failed=self._fail)
         self._handlers = {keys.queue: of_queue for keys, of_queue in handlers.items()}
         self._queues = {
             keys.queue: QueueCalls(wire, keys, find_batch(of_queue, options)) for keys, of_queue in handlers.items()
@@ -122,6 +130,8 @@ class Worker:
             timers=self._timers,
             processes=self._processes,
             threads=anyio.CapacityLimiter(options.threads),
+            around=around,
+            resources=self._resources.values,
         )
         self._intake = Intake(
             list(self._queues.values()), options, free=self._free, begin=self._begin, claimed=self._was_claimed
@@ -145,6 +155,7 @@ class Worker:
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
+        self._resources.stop()
         self._intake.stop()
 
     def statistics(self) -> WorkerStatistics:
@@ -207,7 +218,7 @@ class Worker:
                     self._tasks, self._spawn, self._scope = tasks, spawner(tasks), scope_class(tasks)
                     async with anyio.create_task_group() as service:
                         parts = (self._timers.run, self._watchdog.run, self._pump, self._timetable.run, self._control)
-                        for part in (*parts, *self._beside, self._claim):
+                        for part in (*parts, *self._beside, self._resources.hold, self._claim):
                             service.start_soon(self._guard, part, name=f"echomq {part.__name__.strip('_')}")
                         if self.options.health_port is not None:
                             service.start_soon(self._guard, self._answer_probes, name="echomq health")
@@ -233,6 +244,7 @@ class Worker:
     async def _claim(self) -> None:
         try:
             await check_server(self._wire, allow_eviction=self.options.allow_eviction, stop=self._stop)
+            await self._resources.wait_open()
             await self._intake.run()
         finally:
             self._claims_over.set()
@@ -301,7 +313,10 @@ class Worker:
             self._end_lease(lease)
             self._settle(lease, outcome, handler)
 
-        run = BatchRun(leases, handler, codec=self._codec, timers=self._timers, scope=self._scope, settle=settle)
+        run = BatchRun(
+            leases, handler, codec=self._codec, timers=self._timers, scope=self._scope, settle=settle,
+            around=self._around, resources=self._resources.values,
+        )  # fmt: skip
         self._batches.add(run)
         assert self._spawn is not None  # noqa: S101 - looked at for each of them
         self._spawn(self._run_batch, run)
@@ -411,9 +426,11 @@ class Worker:
         await self._until_drained()  # however long it takes; the watchdog names those that will not end
         with anyio.CancelScope(deadline=max(end, anyio.current_time() + EPSILON)):
             # A claim on its way may bring jobs, which are given back.
-            await self._claims_over.wait()
-            await self._settler.wait_below(1)
-            await self._intake.ring()
+            async with anyio.create_task_group() as closing:
+                closing.start_soon(self._resources.close)
+                await self._claims_over.wait()
+                await self._settler.wait_below(1)
+                await self._intake.ring()
         if self._settler.unsettled:
             _log.error("verdicts_undelivered", worker=options.name, count=self._settler.unsettled)
         _log.info("worker_stopped", worker=options.name)

@@ -1,0 +1,169 @@
+"""Middleware: functions around what is enqueued, and around what is handled (tracing, context, metrics, encryption).
+
+::
+
+    @app.around_enqueue
+    def with_trace(call: echomq.JobCall[Any]) -> Iterator[echomq.JobCall[Any]]:
+        yield call.with_headers({"traceparent": current_trace()})
+
+
+    @app.around_handling
+    async def in_trace(job: echomq.Job, call: echomq.HandlerCall) -> Any:
+        with trace_of(job.headers.get("traceparent")):
+            return await call()
+
+The first one that is registered is the outermost. What is around handling runs in `echomq.worker.around`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
+
+from echomq._signature import is_async
+from echomq.protocol._convert import shown
+
+if TYPE_CHECKING:
+    from echomq.batches import BatchItem
+    from echomq.tasks import JobCall
+
+T = TypeVar("T")
+EnqueueFunction = TypeVar("EnqueueFunction", bound=Callable[..., Any])
+HandlingFunction = TypeVar("HandlingFunction", bound=Callable[..., Any])
+
+
+class HandlerCall(Protocol):
+    """What a function around handling awaits once, to go on: to the next one, and at last to the handler."""
+
+    async def __call__(self, *, payload: bytes | Mapping[BatchItem[Any], bytes] | None = None) -> Any:
+        """Run the handler, and answer what it returns.
+
+        Args:
+            payload: What takes the place of the job's payload, for all that is further in: it is decoded only then. For a
+                batch: a mapping of its items to their payloads; those that are not in it keep theirs. None: as it is.
+
+        Raises:
+            RuntimeError: It was called before: an attempt runs its handler once.
+            TypeError: The payload is not bytes, or no such mapping.
+            DecodeError, ArgumentsError: The arguments cannot be decoded, or do not fit. Let it pass: the job is then
+                buried, or put off, as it would have been without a middleware.
+            BaseException: What the handler raises, and its cancellation.
+        """
+
+
+@final
+class AroundEnqueue:
+    """Functions around what an app enqueues: `@app.around_enqueue` adds one.
+
+    It takes the call and yields, once, the call that is to be sent: the same, or one with other headers or another
+    payload (`JobCall.with_headers`, `with_payload`). It is a plain generator function, also for asynchronous programs,
+    and must not block.
+
+    It runs for each `JobCall` of the app's tasks and stubs, whoever enqueues it: the task, the app, a client, a
+    synchronous client. Bytes that are put into a queue by hand pass it by.
+
+    - Around a single enqueue it lasts until the server has answered: what fails is raised at its `yield`. Swallowing it
+      does not help, since there is no handle to answer: the caller gets it all the same.
+    - Of many (`enqueue_many`, `enqueue_stream`) it is entered and left for each call when its turn comes, before the
+      call is sent: they share round trips, and thousands of contexts must not be open at a time.
+    - What it raises reaches the caller. Before its `yield`, nothing is sent; of many, an `EchoMQError` is the answer for
+      that call alone, and anything else ends them like an error of their source, after the answers of those before it.
+      After its `yield`, a single job is queued all the same.
+    """
+
+    def __init__(self) -> None:
+        self._functions: list[Callable[[JobCall[Any]], AbstractContextManager[JobCall[Any]]]] = []
+
+    def __call__(self, function: EnqueueFunction, /) -> EnqueueFunction:
+        """Add a function: a generator function, or one that answers a context manager.
+
+        Raises:
+            TypeError: It is neither.
+        """
+        given: Any = function
+        if not callable(given) or is_async(given) or inspect.isasyncgenfunction(inspect.unwrap(given)):
+            raise TypeError(
+                f"what is around an enqueue is a plain generator function that yields the call, not {shown(function)}"
+            )
+        self._functions.append(contextmanager(function) if inspect.isgeneratorfunction(function) else function)
+        return function
+
+    def __bool__(self) -> bool:
+        return bool(self._functions)
+
+    def __iter__(self) -> Iterator[Callable[[JobCall[Any]], AbstractContextManager[JobCall[Any]]]]:
+        """Go over them, the outermost first."""
+        return iter(tuple(self._functions))
+
+
+NOTHING_AROUND: Final = AroundEnqueue()
+"""For calls that no app has made."""
+
+
+@contextmanager
+def outgoing(call: JobCall[T]) -> Iterator[JobCall[T]]:
+    """Take a call through what is around its app's enqueues: the value is what is to be sent, within the block.
+
+    Raises:
+        TypeError: A middleware yields something else than a call.
+        BaseException: What a middleware raises; and what the block raises, whatever a middleware makes of it.
+    """
+    failed: BaseException | None = None
+    with ExitStack() as stack:
+        for function in call.around:
+            made = stack.enter_context(function(call))
+            if type(made) is not type(call):
+                raise TypeError(f"{function!r} is to yield the call that is sent, a JobCall, not {shown(made)}")
+            call = made
+        try:
+            yield call
+        except BaseException as error:
+            failed = error
+            raise
+    if failed is not None:
+        raise failed  # a middleware has swallowed it
+
+
+def passed(call: JobCall[T]) -> JobCall[T]:
+    """Answer the call to be sent, when it is one of many or is kept for later: the middleware is left before that."""
+    if not call.around:
+        return call
+    with outgoing(call) as made:
+        return made
+
+
+@final
+class AroundHandling:
+    """Functions around what an app's workers run: `@app.around_handling` adds one.
+
+    It is a coroutine function `(job, call)`, runs in the worker's event loop within the job's lease, timeout and cancel
+    scope, and awaits `call()` for what is further in. `job` is a `Job`, for plain functions too; for a task of batches it
+    is the `JobBatch`, once a batch. What the outermost one returns is the job's result, and what it raises is how the
+    attempt ends: so one that swallows an error completes the job, one that raises `Retry`, `Snooze`, `RateLimited` or
+    `Discard` has said so for the handler, and one that never calls completes the job without having run it. A
+    cancellation passes through it like any other.
+    """
+
+    def __init__(self) -> None:
+        self._functions: list[Callable[..., Any]] = []
+
+    def __call__(self, function: HandlingFunction, /) -> HandlingFunction:
+        """Add a function.
+
+        Raises:
+            TypeError: It is no coroutine function.
+        """
+        given: Any = function
+        if not callable(given) or not is_async(given):
+            raise TypeError(f"what is around handling is a coroutine function (job, call), not {shown(function)}")
+        self._functions.append(function)
+        return function
+
+    def __bool__(self) -> bool:
+        return bool(self._functions)
+
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
+        """Go over them, the outermost first."""
+        return iter(tuple(self._functions))
