@@ -18,6 +18,7 @@ from pathlib import Path
 
 import attrs
 
+from tests.worker.mutants_around import AROUNDS
 from tests.worker.mutants_places import PLACES
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,7 @@ def changed(mutant: Mutant) -> dict[str, str]:
 def node(test: str) -> str:
     """Answer the pytest node of a test named in short."""
     file, _, function = test.partition("::")
-    directory, _, name = file.partition("/")
+    directory, _, name = file.rpartition("/")
     return f"tests/{directory}/test_{name}.py::test_{function}"
 
 
@@ -298,12 +299,12 @@ ENDINGS = (
     ),
     _m(
         "the last verdicts are not waited for",
-        (RUN, "            await self._settler.wait_below(1)\n", ""),
+        (RUN, "                await self._settler.wait_below(1)\n", ""),
         by="worker/settle::stop_waits_for_the_last_verdicts[trio]",
     ),
     _m(
         "a claim on its way is not waited for",
-        (RUN, "            await self._claims_over.wait()\n", ""),
+        (RUN, "                await self._claims_over.wait()\n", ""),
         by="worker/intake::stop_waits_for_a_claim_on_its_way[trio]",
     ),
     _m(
@@ -353,7 +354,7 @@ ENDINGS = (
     ),
     _m(
         "nobody is rung for on leaving the park",
-        (RUN, "            await self._intake.ring()\n", ""),
+        (RUN, "                await self._intake.ring()\n", ""),
         by="worker/idle::worker_that_stops_hands_its_token_on[trio]",
     ),
     _m(
@@ -909,7 +910,7 @@ BATCHES = (
     ),
     _m(
         "a handler of batches may have any shape",
-        (SIGNATURE, "        if not is_async(function) or kinds != [True] or not found:", "        if not found:"),
+        (SIGNATURE, "        if not is_async(function) or not right:", "        if not found:"),
         by="unit/batches::handler_of_batches_has_one_shape[_plain]",
     ),
 )  # fmt: skip
@@ -1282,7 +1283,10 @@ SCHEDULES = (
 #                                               connection each do it: either is enough
 
 PLACED = tuple(_m(name, *changes, by=by) for name, changes, by in PLACES)
-ALL = (*DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *SCHEDULES, *PLACED, *WIRE, *RECOVERY)
+AROUND = tuple(_m(name, *changes, by=by) for name, changes, by in AROUNDS)
+ALL = (
+    *DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *SCHEDULES, *PLACED, *AROUND, *WIRE, *RECOVERY,
+)  # fmt: skip
 """Every mutant."""
 
 

@@ -18,7 +18,7 @@ PLACES: tuple[tuple[str, tuple[tuple[str, str, str], ...], str], ...] = (
     ),
     (
         "a job whose deadline has come is begun",
-        ((EXECUTE, "and lease.end_by(record.deadline_ms):", "and lease.end_by(record.deadline_ms) and False:"),),
+        ((EXECUTE, "is not None and lease.end_by(record.deadline_ms)\n", "is not None and lease.end_by(record.deadline_ms) and False\n"),),
         "worker/job_deadline::deadline_that_came_on_the_way_begins_nothing[trio]",
     ),
     (
