@@ -62,6 +62,10 @@ class Asking(Protocol):
         """Its name."""
 
     @property
+    def run_in(self) -> str | None:
+        """Where it runs; `process`: in one of its own."""
+
+    @property
     def injected(self) -> collections.abc.Mapping[str, Any]:
         """The type of each parameter that the worker fills."""
 
@@ -139,7 +143,7 @@ class Providers:
         wanted: dict[Any, Provider] = {}
         for task in tasks:
             for parameter, type in task.injected.items():
-                if getattr(task, "run_in", None) == "process":
+                if task.run_in == "process":
                     raise TypeError(
                         f"task {task.name!r} runs in a process of its own, which shares nothing with the worker: its "
                         f"parameter {parameter!r} cannot be injected"

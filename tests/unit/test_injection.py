@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Annotated, Any, Self
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -244,15 +243,9 @@ def test_plan_refuses_two_providers_of_a_type() -> None:
 
 def test_plan_refuses_a_task_of_processes() -> None:
     """Another process shares nothing with the worker."""
-
-    @attrs.frozen
-    class InProcess:
-        name = "heavy"
-        run_in = "process"
-        injected = {"pool": Pool}  # noqa: RUF012
-
-    with pytest.raises(TypeError, match=r"task 'heavy' runs in a process .* parameter 'pool' cannot be injected"):
-        make_app(pool=True).provide.plan([InProcess()])
+    task = App().task(run_in="process")(asks_first)
+    with pytest.raises(TypeError, match=r"task 'asks_first' runs in a process .* parameter 'pool' cannot be injected"):
+        make_app(pool=True).provide.plan([task])
 
 
 def test_provider_may_be_written_in_each_way() -> None:

@@ -121,6 +121,16 @@ MIDDLEWARES = (
         by="worker/around::around_handling_may_turn_the_payload_back[trio-thread]",
     ),
     _m(
+        "a middleware takes a process's traceback away",
+        (AROUND, " or outcome.record is not None:", ":"),
+        by="worker/around::around_handling_is_around_a_process[trio]",
+    ),
+    _m(
+        "with middleware the wait for a thread counts",
+        (EXECUTE, "        if handler.is_async:\n            lease.limit(timeout)  # else", "        if True:\n            lease.limit(timeout)  # else"),
+        by="worker/around::around_handling_does_not_count_the_wait_for_a_thread[trio]",
+    ),
+    _m(
         "pieces of the old payload stay",
         ("protocol/records.py", "if name not in PIECE_KEYS}", "if True}"),
         by="worker/around::around_handling_replaces_payloads_of_many_pieces[trio]",
@@ -240,7 +250,7 @@ SHARED = (
     ),
     _m(
         "a task of processes may ask",
-        (PROVIDERS, 'if getattr(task, "run_in", None) == "process":', "if False:"),
+        (PROVIDERS, 'if task.run_in == "process":', "if False:"),
         by="unit/injection::plan_refuses_a_task_of_processes",
     ),
     _m(

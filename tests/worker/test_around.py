@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ from echomq import (
     SyncJob,
 )
 from echomq.protocol.failures import ErrorRecord
+from tests.worker import process_jobs
 from tests.worker.support import Peek, running, until
 
 pytestmark = pytest.mark.anyio
@@ -434,6 +436,47 @@ async def test_around_handling_that_hangs_is_shown_in_the_log(
             free.set()
     (line,) = (line for line in logs if line["event"] == "handler_will_not_end")
     assert "in stubborn" in line["stack"]
+
+
+async def test_around_handling_is_around_a_process(app: App, queue_name: str, peek: Peek) -> None:
+    """The payload is replaced before the process gets its arguments; what it raises is raised at the call, and tells where."""
+    seen = []
+
+    @app.around_handling
+    async def around(job: Job, call: HandlerCall) -> Any:
+        assert type(job) is Job
+        await job.log("on its way")
+        try:
+            return await call(payload=b'{"args":[2,3]}' if job.task == "add" else None)
+        except LookupError as error:
+            seen.append(str(error))
+            raise
+
+    add = app.task(name="add", queue=queue_name, result_ttl=60, run_in="process")(process_jobs.add)
+    fail = app.task(name="fail", queue=queue_name, max_attempts=1, run_in="process")(process_jobs.fail)
+    async with app, running(app):
+        assert await (await add.enqueue(0, 0)).result(timeout=20) == 5
+        job = await fail.enqueue("deep")
+        await until(lambda: peek.state(job.id) == "dead")
+    assert seen == ["deep"]
+    assert "process_jobs.py" in error_of(peek, job.id).traceback
+
+
+async def test_around_handling_does_not_count_the_wait_for_a_thread(app: App, queue_name: str) -> None:
+    """A plain function's timeout begins when its thread is had, middleware or not."""
+
+    @app.around_handling
+    async def around(job: Job, call: HandlerCall) -> Any:
+        return await call()
+
+    @app.task(queue=queue_name, timeout=0.4, result_ttl=60, max_attempts=1)
+    def handle() -> str:
+        time.sleep(0.25)
+        return "done"
+
+    async with app, running(app, threads=1):
+        handles = [await handle.enqueue() for _ in range(3)]
+        assert [await each.result(timeout=10) for each in handles] == ["done"] * 3
 
 
 # --- batches ----------------------------------------------------------------------------------
