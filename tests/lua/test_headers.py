@@ -43,7 +43,6 @@ BOUNDED_WALKS = {
     "enqueue": ["HKEYS"],
     "schedule_put": ["HKEYS"],
     "read_lanes": ["HSCAN"],
-    "obliterate": ["HSCAN"],
     "repair": ["HKEYS", "LPOS", "LREM"],
 }
 """The names of one row's fields; one page; an operator's own look at the whole rota, lane by lane."""
@@ -187,7 +186,9 @@ class Watch:
             if old == new:
                 continue
             kind = (new or old).kind  # type: ignore[union-attr]
-            if not any(re.fullmatch(name, suffix) and kind == it for name, it in keys.items()):
+            # What somebody else put in a key's place goes, of whatever type it is.
+            cleared = new is None and verb in {"obliterate", "repair"}
+            if not any(re.fullmatch(name, suffix) and (kind == it or cleared) for name, it in keys.items()):
                 self.wrong.append(f"{verb} touches {suffix} ({kind}), which its header does not name")
         for suffix in before.entries.keys() | after.entries.keys():
             if re.fullmatch(r"job:[^:]+", suffix):

@@ -14,7 +14,7 @@ from echomq.protocol.states import State
 
 _PAST: Final = 2000
 """Unix ms that a proof calls the past."""
-MADE_UP: Final = frozenset({"since", "reason", "unfit_since"})
+MADE_UP: Final = frozenset({"since", "reason", "unfit_since", "expires_ms", "deadline_ms"})
 """Row fields whose text the scripts make: a moment, and a sentence for people."""
 
 
@@ -82,18 +82,23 @@ def compare(model: Queue, snap: Snapshot, *, awake: int = 0) -> None:
         seen = {name: value for name, value in row.items() if name not in MADE_UP}
         if job.log or "log_bytes" in seen:
             expected.setdefault("log_bytes", "0")
+            expected.setdefault("log_lines", str(job.log_lines))
         lines += [
             f"{id}[{name}]: expected {expected.get(name)!r}, seen {seen.get(name)!r}"
             for name in sorted(expected.keys() | seen.keys())
             if expected.get(name) != seen.get(name)
         ]
+        ends = {name: int(row[name]) <= _PAST for name in ("expires_ms", "deadline_ms") if name in row}
+        if ends != job.ends:
+            lines.append(f"{id}: of its moments are over: {ends}, expected {job.ends}")
         if ("unfit_since" in job.notes) != ("unfit_since" in row):
             lines.append(f"{id}: unfit_since is {row.get('unfit_since')!r}")
         if list(snap.items(f"job:{id}:log")) != job.log:
             lines.append(f"{id}: its log is {snap.items(f'job:{id}:log')}, expected {job.log}")
-        if (job.state in {State.DEAD, State.DONE} and job.notes.get("kind") in {"dead", "cancelled", "discarded"}) != (
-            "reason" in row
-        ):
+        if (
+            job.state in {State.DEAD, State.DONE}
+            and job.notes.get("kind") in {"dead", "cancelled", "discarded", "expired"}
+        ) != ("reason" in row):
             lines.append(f"{id} is {job.state} with reason {row.get('reason')!r}")
     dedup = {s.removeprefix("dedup:"): (e.value, e.ttl) for s, e in snap.entries.items() if s.startswith("dedup:")}
     if dedup != model.dedup:
@@ -107,6 +112,9 @@ def compare(model: Queue, snap: Snapshot, *, awake: int = 0) -> None:
         lines.append(f"paused: expected {model.paused}")
     if model.max_size != int(meta.get("max_size", "0")):
         lines.append(f"max_size: expected {model.max_size}, seen {meta.get('max_size')}")
+    shelves = [int(meta.get(name, "0")) for name in ("dead_max", "dead_age", "done_max")]
+    if shelves != [*model.shelves.settings]:
+        lines.append(f"dead_max, dead_age, done_max: expected {model.shelves.settings}, seen {shelves}")
     lines += _limits("the queue", model.limits, read_limits(meta.get("limits", "")))
     lines += _lanes(model, snap)
     if not (model.paused or model.closed() or awake or snap.items("wake")) and model.serviceable():

@@ -17,11 +17,15 @@ from echomq.conformance.snapshot import SETS, Snapshot
 MOST_TOKENS: Final = 64
 MOST_LINES: Final = 100
 MOST_LOG_BYTES: Final = 65_536
+MOST_OPEN: Final = 8
 
 _TYPES: Final = {
     "meta": "hash", "counts": "hash", "wake": "list", "events": "stream", "ring": "list", "closed": "zset",
-    "lanes": "hash", **dict.fromkeys(SETS, "zset"),
+    "lanes": "hash", "schedules": "zset", **dict.fromkeys(SETS, "zset"),
 }  # fmt: skip
+_NUMBERS: Final = (
+    "since", "attempts", "failures", "stalls", "log_bytes", "log_lines", "expires_ms", "deadline_ms", "slot",
+)  # fmt: skip
 _LIVE: Final = frozenset({"pending", "active", "schedule", "waiting"})
 _COUNT: Final = re.compile(r"0|[1-9][0-9]{0,15}")
 
@@ -103,7 +107,7 @@ def _rows(snap: Snapshot) -> Iterator[str]:
     """What a row may say in its state."""
     for id, row in snap.rows():
         state = row.get("state", "")
-        for name in ("since", "attempts", "failures", "stalls", "log_bytes"):
+        for name in _NUMBERS:
             if not _COUNT.fullmatch(row.get(name, "0")):
                 yield f"{id}: {name} is {row[name]!r}"
         attempts, stalls = int(row.get("attempts", "0")), int(row.get("stalls", "0"))
@@ -121,6 +125,10 @@ def _rows(snap: Snapshot) -> Iterator[str]:
             yield f"{id} is kept and did not ask for it"
         if ("step" in row) != ("checkpoint" in row):
             yield f"{id}: a step without a checkpoint, or the other way round"
+        if ("schedule" in row) != ("slot" in row):
+            yield f"{id}: a schedule without a slot, or the other way round"
+        if row.get("kind") == "expired" and attempts:
+            yield f"{id} has expired, although it was claimed"
 
 
 def _scores(snap: Snapshot) -> Iterator[str]:
@@ -150,7 +158,7 @@ def _owners(snap: Snapshot) -> Iterator[str]:
         elif head == "job" and rest.endswith(":log"):
             if entry.kind != "list" or not snap.row(rest.removesuffix(":log")):
                 yield f"{suffix} has no row, or is no list"
-        elif head == "job" and rest and ":" not in rest:
+        elif rest and (head == "schedule" or (head == "job" and ":" not in rest)):
             if entry.kind != "hash" or entry.ttl:
                 yield f"{suffix} is a {entry.kind}{' with a TTL' if entry.ttl else ''}"
         elif head == "dedup" and rest:
@@ -171,7 +179,29 @@ def _meta(snap: Snapshot) -> Iterator[str]:
         yield "there are jobs and meta has no protocol version"
     if ("keeper" in meta) != ("keeper_until" in meta):
         yield f"half a keeper: {meta}"
+    for name in ("max_size", "dead_max", "dead_age", "done_max"):
+        if not _COUNT.fullmatch(meta.get(name, "1")) or meta.get(name) == "0":
+            yield f"meta[{name}] is {meta[name]!r}"
     yield from (f"counts[{name}] is {n!r}" for name, n in snap.hash("counts").items() if not _COUNT.fullmatch(n))
+
+
+def _schedules(snap: Snapshot) -> Iterator[str]:
+    """A schedule has a definition and a slot, and stands where its slot says; one that rests is found by nobody."""
+    found = snap.zset("schedules")
+    defined = {suffix.partition(":")[2] for suffix in snap.entries if suffix.startswith("schedule:")}
+    if bool(found) != ("schedules" in snap.hash("meta")):
+        yield f"there are {len(found)} schedules, and meta.schedules is {snap.hash('meta').get('schedules')!r}"
+    for name in sorted(found.keys() | defined):
+        it = snap.hash(f"schedule:{name}")
+        slot = it.get("slot", "")
+        if name not in found or not it:
+            yield f"schedule {name!r} has {'no slot' if it else 'no definition'}"
+        elif not _COUNT.fullmatch(slot) or not it.get("digest") or it.get("overlap") not in {"allow", "skip", "queue"}:
+            yield f"schedule {name!r} is {it}"
+        elif found[name] != (math.inf if "paused" in it or slot == "0" else int(slot)):
+            yield f"schedule {name!r} is found at {found[name]}, its slot is {slot}, paused {it.get('paused')!r}"
+        elif len(it.get("open", "").split()) > MOST_OPEN:
+            yield f"schedule {name!r} knows too many open jobs: {it['open']}"
 
 
 def _logs(snap: Snapshot) -> Iterator[str]:
@@ -181,6 +211,8 @@ def _logs(snap: Snapshot) -> Iterator[str]:
         size = sum(len(line.encode("utf-8", "surrogateescape")) for line in lines)
         if len(lines) > MOST_LINES or size > MOST_LOG_BYTES:
             yield f"the log of {id} has {len(lines)} lines, {size} bytes"
+        if int(row.get("log_lines", "0")) < len(lines) or ("log_lines" in row) != ("log_bytes" in row):
+            yield f"the log of {id} has {len(lines)} lines, and its row counts {row.get('log_lines')!r}"
         if int(row.get("log_bytes", "0")) != size:
             yield f"the log of {id} has {size} bytes, and its row says {row.get('log_bytes', '0')}"
 
@@ -236,7 +268,7 @@ def _bell(snap: Snapshot) -> Iterator[str]:
         yield f"{tokens} wake tokens"
     # Whether a rate or a handler's closing is over, no snapshot tells: they are held to be not.
     shut = limits["till"] or limits["tat"] or 0 < limits["limit"] <= len(snap.zset("active"))
-    if tokens or shut or "paused" in meta:
+    if tokens or shut or "paused" in meta or "closing" in meta:
         return
     for name in snap.items("ring") if "rota" in meta else ("",):
         its = lanes.get(name, ABSENT).limits
@@ -246,7 +278,7 @@ def _bell(snap: Snapshot) -> Iterator[str]:
 
 
 _CHECKS: Final[tuple[Callable[[Snapshot], Iterator[str]], ...]] = (
-    _places, _rows, _scores, _owners, _meta, _logs, _rota,
+    _places, _rows, _scores, _owners, _meta, _schedules, _logs, _rota,
 )  # fmt: skip
 
 
@@ -265,8 +297,13 @@ def violations(snap: Snapshot, *, awake: int = 0) -> list[str]:
 
 
 def leftovers(snap: Snapshot) -> list[str]:
-    """Name what must not be there after all jobs have ended and been trimmed: all but the queue's own and TTL keys."""
+    """Name what must not be there after all jobs have ended and been trimmed: all but the queue's own and TTL keys.
+
+    Recurring schedules are the queue's own, too.
+    """
     allowed = {"meta", "counts", "events", "wake"}
     if all(field.where == "-" for field in read_lanes(snap).values()):
         allowed.add("lanes")  # what is left there are settings, which survive an empty lane
+    if not list(_schedules(snap)):
+        allowed |= {"schedules", *(suffix for suffix in snap.entries if suffix.startswith("schedule:"))}
     return sorted(suffix for suffix, entry in snap.entries.items() if suffix not in allowed and not entry.ttl)

@@ -24,6 +24,7 @@ SETTLING: Final = ("complete", "fail", "release", "snooze", "end")
 NOTES: Final = ("extend", "progress", "checkpoint", "log")
 FORGERIES: Final = ("first", "before", "nonce", "token")
 YEAR_MS: Final = 366 * 86_400_000
+HALF_A_YEAR_MS: Final = YEAR_MS // 2
 DAY_MS: Final = 86_400_000
 LEASE_MS: Final = 600_000
 
@@ -58,6 +59,18 @@ def new_job(pick: Pick, known: list[str], lanes: tuple[str, ...] = ("",)) -> New
         options["result_ttl_ms"] = YEAR_MS
     if more % 4:
         options["max_stalls"] = more % 4 - 1
+    # A moment of a proof is over, or half a year ahead.
+    match more // 4 % 16:
+        case 1:
+            options["expires"] = "1"
+        case 2:
+            options["expires"] = f"+{HALF_A_YEAR_MS}"
+        case 3:
+            options["deadline"] = "1"
+        case 4:
+            options["deadline"] = f"+{HALF_A_YEAR_MS}"
+        case 5:
+            options |= {"expires": f"+{HALF_A_YEAR_MS}", "deadline": f"+{HALF_A_YEAR_MS}"}
     return NewJob(**options)
 
 

@@ -52,6 +52,24 @@ class Playground:
             if not self.server.exists(self.keys.ring) or driver.claim(16).next_ms:
                 break
 
+    def obliterate(self, driver: Driver, bound: int = 256) -> int:
+        """Obliterate the queue as a client does, in rounds of so many jobs; answers how many went.
+
+        Raises:
+            AssertionError: A round got nowhere.
+        """
+        jobs, left = 0, -1
+        while left:
+            before, done = left, driver.plain("obliterate", bound=bound, force=True)
+            jobs, left = jobs + done.jobs, done.left
+            if left and not done.jobs and left == before:
+                raise AssertionError(f"obliterate leaves {left} and goes no further")
+        names = sorted(self.look().entries.keys() - {"meta"})
+        for at in range(0, len(names), 256):
+            driver.plain("obliterate", force=True, names=names[at : at + 256])
+        driver.plain("obliterate", force=True, last=True)
+        return jobs
+
     def expect_empty(self) -> None:
         """Hold that nothing remains but the queue's own keys.
 

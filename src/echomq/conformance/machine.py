@@ -25,13 +25,15 @@ from echomq.conformance import model_verbs
 from echomq.conformance.driver import CallRefusedError
 from echomq.conformance.expectations import ContradictionError
 from echomq.conformance.items import FORGERIES, NOTES, SETTLING, YEAR_MS, Pick, forge, make_item, new_job
-from echomq.conformance.model import Job
+from echomq.conformance.model import Queue
+from echomq.conformance.model_job import Job
+from echomq.conformance.model_shelves import AGELESS
 from echomq.conformance.snapshot import take
 from echomq.conformance.stage import Stage, spell
 from echomq.protocol.ids import mint
 from echomq.protocol.records import NewJob
 from echomq.protocol.states import State
-from echomq.transitions import CancelRequest, Script
+from echomq.transitions import CancelRequest, NewTime, Script
 
 PICK: Final = st.integers(0, 255)
 PICKS: Final = st.lists(PICK, min_size=1, max_size=4)
@@ -41,10 +43,17 @@ LIKELY: Final = {
     "cancel": (State.ACTIVE, State.SCHEDULE),
     "remove": (State.DEAD, State.DONE, State.SCHEDULE),
     "redrive": (State.DEAD,),
+    "reschedule": (State.SCHEDULE, State.PENDING),
 }
 OPERATORS: Final = tuple(LIKELY)
 ROUNDS: Final = ("promote", "reap", "trim", "ring")
-REMEMBERED: Final = ("enqueue", "claim", *SETTLING, *NOTES, *OPERATORS, "pause", "resume")
+REMEMBERED: Final = ("enqueue", "claim", *SETTLING, *NOTES, *OPERATORS, "pause", "resume", "configure")
+SHELVES: Final = st.sampled_from(
+    [
+        {"dead_max": "1", "dead_age": str(AGELESS)}, {"dead_age": ""}, {"dead_max": ""}, {"done_max": "1"},
+        {"done_max": "2"}, {"done_max": ""}, {"dead_max": "2", "dead_age": str(AGELESS), "done_max": "1"},
+    ]
+)  # fmt: skip
 
 
 class Spine(Stage):
@@ -156,12 +165,23 @@ class Spine(Stage):
 
     @rule(client=CLIENT, verb=st.sampled_from(OPERATORS), picks=PICKS)
     def operate(self, client: int, verb: str, picks: list[int]) -> None:
-        """Cancel, remove and redrive, also what cannot be."""
-        ids = [self.choose(pick, *LIKELY[verb]) for pick in picks]
+        """Cancel, remove, redrive and reschedule, also what cannot be."""
+        make = {"cancel": self.cancelling, "reschedule": self.new_time}.get(verb, lambda id, _: id)
+        items = [make(self.choose(pick, *LIKELY[verb]), pick) for pick in picks]
         run = getattr(model_verbs, verb)
-        items = [CancelRequest(id, f"because {pick}") for id, pick in zip(ids, picks, strict=True)]
-        expected = [run(self.model, item if verb == "cancel" else item.id) for item in items]
-        self.run_items(client, verb, items if verb == "cancel" else ids, expected)
+        expected = [run(self.model, item) for item in items]
+        self.run_items(client, verb, items, expected)
+
+    def cancelling(self, id: str, pick: int) -> CancelRequest:
+        """Cancel a job, now and then by its key."""
+        job = self.model.jobs.get(id)
+        if job is not None and job.dedup is not None and pick % 4 == 3:
+            return CancelRequest("", f"because {pick}", dedup=job.dedup)
+        return CancelRequest(id, f"because {pick}")
+
+    def new_time(self, id: str, pick: int) -> NewTime:
+        """Give a job another time: now, or a year ahead."""
+        return NewTime(id, ("0", f"+{YEAR_MS}", "1", f"+{YEAR_MS}")[pick % 4])
 
     @precondition(lambda self: self.model.paused)
     @rule(client=CLIENT)
@@ -181,18 +201,31 @@ class Spine(Stage):
         self.expect(verb, seen, changed)
         self.replies[client, verb] = seen
 
-    @rule(client=CLIENT, verb=st.sampled_from(ROUNDS), bound=BOUND, most=st.integers(0, 3))
-    def round(self, client: int, verb: str, bound: int, most: int) -> None:
+    @rule(client=CLIENT, verb=st.sampled_from(ROUNDS), bound=BOUND)
+    def round(self, client: int, verb: str, bound: int) -> None:
         """The bare rounds."""
         driver = self.clients[client]
         if verb == "ring":
             self.expect(verb, driver.plain(verb), self.model.work_left())
         elif verb == "trim":
-            expected = self.model.trim(self.order("done", "dead"), bound, most)
-            self.expect(verb, driver.plain(verb, bound=bound, dead_max=most, dead_keep_ms=0), expected)
+            seen = driver.plain(verb, bound=bound)
+            self.expect(verb, seen, self.trimmed(bound))
         else:
             handled = self.model_rounds(verb, bound=bound)
             self.expect(verb, driver.plain(verb, bound=bound), max(handled))
+            self.trimmed()
+
+    @rule(client=CLIENT, settings=SHELVES)
+    def keep(self, client: int, settings: dict[str, str]) -> None:
+        """How many results and dead are kept, and for how long."""
+        self.tell(client, settings)
+
+    def tell(self, client: int, settings: dict[str, str]) -> None:
+        """Change settings of the queue."""
+        expected = model_verbs.configure(self.model, settings)
+        seen = self.clients[client].plain("configure", settings=settings)
+        self.expect(f"configure {settings}", seen, expected)
+        self.replies[client, "configure"] = seen
 
     @rule(client=CLIENT, pick=PICK)
     def look(self, client: int, pick: int) -> None:
@@ -210,9 +243,22 @@ class Spine(Stage):
         self.expect("browse", [row.id for row, _ in page.jobs], [job.id for job in waiting][pick % 3 :][:2])
         if self.model.rota.on:
             ready = [head for name in self.model.rota.ring for head in self.model.waiting(name)[:1]]
+        state, task = (State.PENDING, State.SCHEDULE, State.DEAD, State.DONE)[pick % 4], ("", "b")[pick % 2]
+        found = driver.plain("find", state=str(state), lane=lane, of_lane=True, task=task, error="E" * (pick % 8 == 2))
+        self.expect("find", sorted(found.ids), self.fitting(state, lane, task, failed=pick % 8 == 2))
         age = driver.plain("age")
         self.expect("age", age and age[0], ready[0].id if ready else None)
         self.unchanged = True
+
+    def fitting(self, state: State, lane: str, task: str, *, failed: bool) -> list[str]:
+        """Name the jobs that `find` finds in a set of the whole queue: those of a lane, of a task, that once failed."""
+        # Jobs that wait in lanes are in no set of the whole queue.
+        jobs = [job for job in self.model.of(state) if state is not State.PENDING or not job.lane]
+        return sorted(
+            job.id
+            for job in jobs
+            if job.lane == lane and task in ("", job.fields.get("task")) and (not failed or "error" in job.notes)
+        )
 
     # --- time --------------------------------------------------------------------------------
 
@@ -223,14 +269,24 @@ class Spine(Stage):
         self.time_comes(pick, State.ACTIVE)
         if reap:
             self.snap = take(self.server, self.keys)
-            self.round(0, "reap", 256, 0)
+            self.round(0, "reap", 256)
 
-    @rule(pick=PICK, which=st.sampled_from([State.ACTIVE, State.SCHEDULE, State.DONE]))
+    @rule(pick=PICK, which=st.sampled_from([State.ACTIVE, State.SCHEDULE, State.DONE, State.DEAD]))
     def time_comes(self, pick: int, which: State) -> None:
-        """A lease ends, a job is due, a kept result is old enough: its score is in the past now."""
+        """A lease ends, a job is due, a kept result or a dead job is old enough: its score is in the past now."""
         jobs = self.model.of(which)
         if jobs:
             self.pass_time(jobs[pick % len(jobs)], 1000 + pick // 16)
+
+    @precondition(lambda self: any(not all(job.ends.values()) for job in self.model.jobs.values()))
+    @rule(pick=PICK)
+    def moment_comes(self, pick: int) -> None:
+        """A job is too late to begin, or to go on."""
+        jobs = [job for job in self.model.jobs.values() if not all(job.ends.values())]
+        job = jobs[pick % len(jobs)]
+        name = next(name for name, over in job.ends.items() if not over)
+        job.ends[name] = True
+        self.server.hset(self.keys.job(job.id), name, 1)
 
     @precondition(lambda self: any(window for _, window in self.model.dedup.values()))
     @rule()
@@ -290,10 +346,21 @@ class Spine(Stage):
     def everything_ends(self) -> None:
         """All jobs end and are trimmed: only the queue's own keys remain, and those that go by themselves."""
         self.ground.end_all()
-        for name in ("removed", "completed"):
+        for name in ("removed", "completed", "trimmed"):
             self.model.totals[name] = int(take(self.server, self.keys).hash("counts").get(name, "0"))
         self.model.forget_all()
         self.ground.expect_empty()
+
+    @precondition(lambda self: self.steps > 30)
+    @rule(client=CLIENT, bound=st.sampled_from([1, 3, 256]))
+    def obliterated(self, client: int, bound: int) -> None:
+        """The queue goes, and is made anew by whoever comes next."""
+        self.ground.obliterate(self.clients[client], bound)
+        self.expect("keys left", [s for s, it in take(self.server, self.keys).entries.items() if not it.ttl], [])
+        self.model, self.clients = Queue(), [self.ground.client() for _ in range(3)]
+        self.replies.clear()
+        self.leases.clear()
+        self.awake = 0
 
 
 def machine(server: redis.Redis, scripts: Mapping[str, Script] | None = None) -> type[Spine]:

@@ -6,79 +6,31 @@ Theory of operation
 
     It has no clock. Leases and delays of a proof are so long that nothing ends by itself; `expired` and `due` are marks
     that whoever moves a score into the past sets here, too.
-
-    Every change of state goes through `Job.move`, which looks it up in `MOVES`: a move that is not listed there is a
-    bug of the model or of the table, and fails the proof.
 """
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
 import attrs
 
+from echomq.conformance.model_job import Job
 from echomq.conformance.model_lanes import AWAY, CLOSED, RING, Lane, Limits, Rota
-from echomq.protocol.states import MOVES, State
-
-_LEGAL: Final = frozenset(
-    (move.verb, source, target) for move in MOVES for source in move.sources for target in move.targets
-)
-
-
-class IllegalMoveError(AssertionError):
-    """The model made a move that the table does not list."""
+from echomq.conformance.model_shelves import Shelves
+from echomq.protocol.states import State
 
 
 @final
 @attrs.define
-class Job:
-    """One job."""
+class Turn:
+    """What a claim has drawn of a lane, and not looked at yet."""
 
-    id: str
-    by: str
-    fields: dict[str, str]
-    """What the producer set, by row field."""
-    dedup: str | None = None
-    priority: int = 0
-    max_stalls: int = 3
-    ttl: int = 0
-    lane: str = ""
-    state: State | None = None
-    token: int = 0
-    nonce: str | None = None
-    """Who may write: the holder while active, the late holder after a reap."""
-    failures: int = 0
-    stalls: int = 0
-    cancel: str | None = None
-    notes: dict[str, str] = attrs.Factory(dict)
-    """Row fields written by handlers and endings."""
-    log: list[str] = attrs.Factory(list)
-    expired: bool = False
-    """Its lease has ended, or its time on the shelf has."""
-    due: bool = False
-
-    def move(self, verb: str, target: State | None) -> None:
-        """Go to a state, if the table allows it."""
-        if (verb, self.state, target) not in _LEGAL:
-            raise IllegalMoveError(f"{verb}: {self.state} -> {target} is not in MOVES")
-        self.state = target
-        self.expired = self.due = False
-
-    def row(self) -> dict[str, str]:
-        """Spell the row, but for its moment of entry and reasons made up by the scripts."""
-        row = {"state": str(self.state), "by": self.by, **self.fields, **self.notes}
-        row |= {name: str(n) for name, n in (("attempts", self.token), ("failures", self.failures)) if n}
-        if self.stalls:
-            row["stalls"] = str(self.stalls)
-        if self.nonce is not None:
-            row["holder"] = self.nonce
-        if self.cancel is not None:
-            row["cancel"] = self.cancel
-        if self.log:
-            row["log_bytes"] = str(sum(len(line) for line in self.log))
-        if self.lane:
-            row["lane"] = self.lane
-        return row
+    lane: Lane
+    ids: list[Job] = attrs.Factory(list)
+    drawn: bool = False
+    """Whether that was all that the lane has."""
+    late: bool = False
+    """Whether jobs whose time was over were met: then no more is drawn."""
 
 
 @final
@@ -94,6 +46,8 @@ class Served:
     """Whether something can still be served."""
     lingers: bool = False
     """Nothing was taken because too few are ready yet."""
+    late: frozenset[str] = frozenset()
+    """Lanes in which jobs were met whose time was over: that was their turn, and the claim may have looked no further."""
 
 
 @final
@@ -109,6 +63,8 @@ class Queue:
     """The queue's own."""
     max_size: int = 0
     """How many may wait; 0: any number."""
+    shelves: Shelves = attrs.Factory(Shelves)
+    """What is kept at most."""
     rota: Rota = attrs.Factory(Rota)
     totals: dict[str, int] = attrs.Factory(dict)
 
@@ -202,30 +158,62 @@ class Queue:
         job.token += 1
         job.nonce = nonce
 
-    def _serve(self, nonce: str, room: int, by_lane: bool) -> list[Job]:  # noqa: FBT001
-        """Walk the ring: the head lane serves its credit, then the ring turns."""
-        line, behind = [self.rota.lane(name) for name in self.rota.ring], list[Lane]()
-        rooms: dict[str, int] = {}
+    def _end_late(self, job: Job) -> None:
+        if job.late == "dead":
+            self.bury(job, "claim")
+        else:
+            self.finish(job, "claim", "expired")
+
+    def _take(self, turn: Turn, most: int, ahead: int, nonce: str) -> list[Job]:
+        """Take up to `most` jobs of the lane whose turn it is, ending those whose time is over on the way."""
         taken: list[Job] = []
+        while True:
+            if not turn.ids:
+                if turn.drawn or turn.late:
+                    break
+                n = max(most - len(taken), ahead) + 1
+                turn.ids = self.waiting(turn.lane.name)[:n]
+                turn.drawn = len(turn.ids) < n
+            elif len(taken) == most:
+                break
+            else:
+                job = turn.ids.pop(0)
+                if job.late:
+                    turn.late = True
+                    self._end_late(job)
+                else:
+                    self._start(job, nonce)
+                    taken.append(job)
+        return taken
+
+    def _serve(self, nonce: str, room: int, by_lane: bool) -> tuple[list[Job], frozenset[str]]:  # noqa: FBT001
+        """Walk the ring: the head lane serves its credit, then the ring turns. Answers the jobs, and lanes with late ones."""
+        line, behind = [self.rota.lane(name) for name in self.rota.ring], list[Lane]()
+        turns: dict[str, Turn] = {}
+        rooms: dict[str, int] = {}
+        jobs: list[Job] = []
         gone: list[Lane] = []
-        while room > 0 and (line or behind):
+        length, full = len(line), False
+        while room > 0 and (line or behind) and not full:
             if not line:
                 line, behind = behind, []
+                length = len(line)
             lane = line[0]
+            turn = turns.setdefault(lane.name, Turn(lane))
             if lane.name not in rooms:
                 rooms[lane.name] = self._meet(lane)
             alone = len(line) == 1 and not behind
             lane.credit = lane.credit or max(1, lane.limits.weight)
             most = min(room, rooms[lane.name]) if alone or by_lane else min(room, rooms[lane.name], lane.credit)
-            jobs = self.waiting(lane.name)[:most]
-            for job in jobs:
-                self._start(job, nonce)
-            lane.limits.used += len(jobs) if lane.limits.burst else 0
-            taken += jobs
-            room = 0 if by_lane and jobs else room - len(jobs)
-            rooms[lane.name] -= len(jobs)
-            lane.credit -= 1 if by_lane else 0 if alone else len(jobs)
-            if not self.waiting(lane.name) or rooms[lane.name] == 0:
+            taken = self._take(turn, most, -(-room // length), nonce) if most else []
+            empty = turn.drawn and not turn.ids
+            full = turn.late and not empty
+            lane.limits.used += len(taken) if lane.limits.burst else 0
+            jobs += taken
+            room = 0 if by_lane and taken else room - len(taken)
+            rooms[lane.name] -= len(taken)
+            lane.credit -= 1 if by_lane else 0 if alone else len(taken)
+            if empty or rooms[lane.name] == 0:
                 gone.append(lane)
             elif lane.credit <= 0 and not alone:
                 lane.credit = 0
@@ -237,7 +225,7 @@ class Queue:
         for lane in gone:
             lane.leave(CLOSED if self.waiting(lane.name) else AWAY)
             lane.due = lane.where == CLOSED and self.full_of_dead(lane)
-        return taken
+        return jobs, frozenset(turn.lane.name for turn in turns.values() if turn.late)
 
     def forget_all(self) -> None:
         """All jobs have ended and been trimmed, and what held the queue back is lifted."""
@@ -267,6 +255,7 @@ class Queue:
             self.forget(job, verb)
             return
         self.go(job, verb, State.DONE)
+        self.shelves.done += 1
         job.nonce = job.cancel = None
         job.notes |= {"kind": kind, **notes}
 
@@ -275,6 +264,7 @@ class Queue:
         self.free(job)
         self.tally("dead")
         self.go(job, verb, State.DEAD)
+        self.shelves.dead += 1
         job.nonce = None
         job.notes["kind"] = "dead"
 
@@ -323,24 +313,29 @@ class Queue:
             seen = sum(len(self.waiting(name)) for name in (self.rota.ring if self.rota.on else [""]))
             waits = 0 < seen < min_size
             room = 0 if waits else room
+        late: frozenset[str] = frozenset()
         if self.rota.on:
-            taken = self._serve(nonce, room, by_lane)
+            taken, late = self._serve(nonce, room, by_lane)
         else:
-            taken = self.waiting("")[:room]
-            for job in taken:
-                self._start(job, nonce)
+            met = self.waiting("")[:room]
+            taken = [job for job in met if not job.late]
+            late = frozenset(job.lane for job in met if job.late)
+            for job in met:
+                self._end_late(job) if job.late else self._start(job, nonce)
         self.limits.used += len(taken) if self.limits.burst else 0
         self.settle()
         left = self.work_left() and not (self.paused or self.closed() or waits)
-        return Served(taken, room, left, waits)
+        return Served(taken, room, left, waits, late)
 
-    def trim(self, order: list[str], bound: int, dead_max: int) -> int:
-        """Drop results past their time, then the oldest dead beyond `dead_max`, `bound` in all."""
-        gone = [job for id in order if (job := self.jobs[id]).state is State.DONE and job.expired][:bound]
-        dead = [self.jobs[id] for id in order if self.jobs[id].state is State.DEAD]
-        over = dead[: max(0, min(len(dead) - dead_max, bound - len(gone)))]
-        for _ in over:
-            self.tally("trimmed")
-        for job in [*gone, *over]:
+    def leaving(self, bound: int | None = None) -> tuple[int, int]:
+        """Answer how many results and how many dead the present call takes off the shelves (`Shelves.leaving`)."""
+        done, dead = self.of(State.DONE), self.of(State.DEAD)
+        of_done = (len(done), sum(job.expired for job in done))
+        return self.shelves.leaving(of_done, (len(dead), sum(job.expired for job in dead)), bound)
+
+    def trim(self, done: list[Job], dead: list[Job]) -> None:
+        """Drop these: the dead, and results before their time, are counted."""
+        for job in (*done, *dead):
+            if job.state is State.DEAD or not job.expired:
+                self.tally("trimmed")
             self.forget(job, "trim")
-        return len(gone) + len(over)

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import attrs
 
-from echomq.conformance.model import Job, Queue
+from echomq.conformance.model import Queue
+from echomq.conformance.model_job import Job
 from echomq.protocol.records import NewJob
 from echomq.protocol.states import State
 from echomq.transitions.cancel import CancelRequest
@@ -25,6 +26,7 @@ from echomq.transitions.progress import Progress
 from echomq.transitions.rate_limited import Closing
 from echomq.transitions.reassign import Reassignment
 from echomq.transitions.release import Release
+from echomq.transitions.reschedule import NewTime
 from echomq.transitions.snooze import Snoozed
 
 Fenced = Completion | Renewal | Failure | Release | Snoozed | Ending | Closing | Progress | Checkpoint | LogLine
@@ -53,6 +55,11 @@ def _content(new: NewJob) -> dict[str, Any]:
         "max_stalls": 3 if new.max_stalls is None else new.max_stalls,
         "ttl": new.result_ttl_ms or 0,
         "lane": new.lane or "",
+        "ends": {
+            name: not moment.startswith("+")
+            for name, moment in (("expires_ms", new.expires), ("deadline_ms", new.deadline))
+            if moment is not None
+        },
     }
 
 
@@ -135,7 +142,9 @@ def _fail(queue: Queue, job: Job, item: Failure) -> str:
     if job.cancel is None:
         job.failures += 1
         job.notes["error"] = _text(item.error)
-        if job.failures >= item.max_attempts:
+        # A deadline of a proof is over, or half a year ahead; a delay is nought, or a year.
+        missed = "deadline_ms" in job.ends and (job.ends["deadline_ms"] or item.delay_ms > 0)
+        if job.failures >= item.max_attempts or missed:
             queue.bury(job, "fail")
             return "dead"
     verdict = queue.again(job, "fail", State.SCHEDULE, due=item.delay_ms == 0)
@@ -196,6 +205,7 @@ def _checkpoint(queue: Queue, job: Job, item: Checkpoint) -> str:  # noqa: ARG00
 
 def _log(queue: Queue, job: Job, item: LogLine) -> str:  # noqa: ARG001
     job.log.append(_text(item.line))
+    job.log_lines += 1
     del job.log[:-100]
     return "ok"
 
@@ -223,7 +233,8 @@ def fenced(queue: Queue, item: Fenced) -> str:
 
 def cancel(queue: Queue, item: CancelRequest) -> str:
     """End a job that does not run; ask one that does."""
-    job = queue.jobs.get(item.id)
+    named = queue.dedup.get(item.dedup, ("", False))[0] if item.dedup else item.id
+    job = queue.jobs.get(named)
     if job is None:
         return "EMQGONE"
     if job.state in _WAITING:
@@ -263,8 +274,25 @@ def redrive(queue: Queue, id: str) -> str:
             queue.dedup[job.dedup] = (id, False)
     queue.go(job, "redrive", State.PENDING)
     job.failures = job.stalls = 0
+    job.ends = {}
     job.notes = {name: value for name, value in job.notes.items() if name in {"step", "checkpoint"}}
     queue.tally("redriven")
+    return "ok"
+
+
+def reschedule(queue: Queue, item: NewTime) -> str:
+    """Give a job that waits another time: a year ahead, or now."""
+    job = queue.jobs.get(item.id)
+    if job is None:
+        return "EMQGONE"
+    if job.state not in _WAITING:
+        return f"EMQSTATE {job.state}"
+    target = State.SCHEDULE if item.due.startswith("+") else State.PENDING
+    if job.state is target:
+        job.move("reschedule", target)
+    else:
+        queue.go(job, "reschedule", target)
+    job.nonce = None
     return "ok"
 
 
@@ -311,14 +339,16 @@ def set_lane(queue: Queue, name: str, settings: Mapping[str, str]) -> bool:
 
 
 def configure(queue: Queue, settings: Mapping[str, str]) -> bool:
-    """Change the queue's limits, or how many may wait."""
-    before = (queue.limits.settings, queue.max_size)
+    """Change the queue's limits, how many may wait, or how many are kept."""
+    before = (queue.limits.settings, queue.max_size, queue.shelves.settings)
     for setting, value in settings.items():
         if setting == "max_size":
             queue.max_size = int(value or 0)
+        elif setting in {"dead_max", "dead_age", "done_max"}:
+            setattr(queue.shelves, setting, int(value or 0))
         else:
             queue.limits.put(setting, value)
-    return before != (queue.limits.settings, queue.max_size)
+    return before != (queue.limits.settings, queue.max_size, queue.shelves.settings)
 
 
 def spell(item: object) -> str:

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from echomq.conformance import model_verbs
 from echomq.conformance.expectations import ContradictionError, compare, no_change
 from echomq.conformance.keyspace import Playground
-from echomq.conformance.model import Job, Queue, Served
+from echomq.conformance.model import Queue, Served
+from echomq.conformance.model_job import Job
 from echomq.conformance.model_lanes import CLOSED
 from echomq.conformance.snapshot import Snapshot, take
 from echomq.protocol.refusals import Verdict
@@ -98,11 +99,32 @@ class Stage(RuleBasedStateMachine):
             self.model.paused or self.model.closed() or served.lingers
         )
         self.expect("claim says to ask again at once", reply.next_ms == 0, served.left or more or stale)
+        self.expect("a schedule is due", reply.due, False)
+        self.trimmed()
         for id, token, _ in seen:
             self.leases.setdefault(id, []).append((token, nonce))
         self.replies[client, "claim"] = seen
         self.awake = int(served.lingers)  # its timer stands in for a token
         self.served(served, count, options)
+
+    def trimmed(self, bound: int | None = None) -> int:
+        """Take off the shelves what the call must have taken off: as many as the model says, none before one that stays."""
+        leaving = self.model.leaving(bound)
+        self.model.shelves.begin()
+        if not sum(leaving):
+            return 0
+        snap = take(self.server, self.keys)
+        gone = []
+        for state, most in zip((State.DONE, State.DEAD), leaving, strict=True):
+            there, before = snap.zset(str(state)), self.snap.zset(str(state))
+            jobs = [job for job in self.model.of(state) if job.id not in there]
+            self.expect(f"trimmed of {state}", len(jobs), most)
+            soonest = min(there.values(), default=0)
+            late = [job.id for job in jobs if before.get(job.id, 0) > soonest > 0]
+            self.expect(f"trimmed of {state} before those that went sooner", late, [])
+            gone.append(jobs)
+        self.model.trim(*gone)
+        return sum(leaving)
 
     def served(self, served: Served, count: int, options: Mapping[str, Any]) -> None:
         """What more there is to check about a claim."""
@@ -125,6 +147,7 @@ class Stage(RuleBasedStateMachine):
         self.model.settle()
         seen = [spell(verdict) for verdict in self.clients[client].items(verb, *items)]
         self.expect(f"{verb} {[model_verbs.spell(item) for item in items]}", seen, expected)
+        self.trimmed()
         self.replies[client, verb] = seen
         self.unchanged = all(text.startswith(("EMQ", "duplicate", "collision")) for text in seen)
 

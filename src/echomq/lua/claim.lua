@@ -179,7 +179,7 @@ end
 
 -- A schedule whose slot has come is fired by whoever is told of it; one whose slot lies ahead sets the timer.
 local slot = math.huge
-if meta[9] then
+if meta[9] and not meta[3] then --!guard slots
   slot = tonumber(call('ZRANGE', P .. 'schedules', 0, 0, 'WITHSCORES')[2]) or math.huge
   if slot <= NOW then --!guard slot-due
     reply[3], slot = 1, math.huge

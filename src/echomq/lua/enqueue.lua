@@ -119,7 +119,7 @@ if LAST_WINS then
     end
     local come = call('ZADD', P .. set, score, id) --!write replace-enter
     local last = at + FIXED - 1 + 2 * ARGV[at + 7]
-    local stays = { state = true, since = true, by = true, attempts = true, log_bytes = true, lane = lane ~= '' }
+    local stays = { state = true, since = true, by = true, attempts = true, log_bytes = true, log_lines = true, lane = lane ~= '' }
     for i = at + FIXED, last, 2 do
       stays[ARGV[i]] = true
     end

@@ -3,14 +3,14 @@
 -- section: Protocol, section 5
 -- flags: allow-oom
 -- include: now, number, row, erase
--- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; schedules zset; schedule:<name> hash; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; wake list; events stream; counts hash
+-- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; schedules zset; schedule:<name> hash; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count; bound count; force count; last count; left_over text
 -- reply: jobs erased; named keys erased; jobs and schedules left
 -- verdicts:
 -- refusals: EMQKIND; EMQSTATE; EMQVERSION
 -- events:
 -- cost: O(log n) a job
--- bound: bound, at most 1000 jobs or schedules, 256 keys, and 256 lanes
+-- bound: bound, at most 1000 jobs or schedules, 256 keys, and 192 lanes
 -- moves: pending -> nothing; active -> nothing; schedule -> nothing; dead -> nothing; done -> nothing
 local bound, force, last = whole(ARGV[3], 1, 1000), ARGV[4] == '1', ARGV[5] == '1'
 if not bound or #ARGV - 5 > 256 then return redis.error_reply('EMQKIND obliterate: its bound or its names are out of range') end --!guard argv
@@ -25,8 +25,9 @@ local gone, room = 0, bound
 local function clear(key)
   local ids = room > 0 and call('ZRANGE', key, 0, room - 1) or {} --!bound obliterate
   for _, id in ipairs(ids) do
-    local fine, row = pcall(call, 'HMGET', row_key(id), 'dedup', 'result_ttl_ms')
+    local fine, row = pcall(call, 'HMGET', row_key(id), 'dedup', 'result_ttl_ms', 'lane')
     if fine and row[1] then call('DEL', P .. 'dedup:' .. row[1]) end --!write gone-dedup
+    if fine and row[3] then call('ZREM', lane_active(row[3]), id) end --!write gone-slot
     erase(id)
     if fine then tell(id, { result_ttl_ms = row[2] }, 'removed') end
     call('ZREM', key, id) --!write gone-leave
@@ -36,19 +37,39 @@ end
 for _, state in ipairs({ 'pending', 'schedule', 'dead', 'done', 'waiting', 'active' }) do
   clear(P .. state)
 end
-local lanes = call('HSCAN', P .. 'lanes', 0, 'COUNT', 64)[2]
-for i = 1, math.min(#lanes, 512), 2 do --!bound gone-lanes
-  local name = lanes[i]
+-- Lanes go from where they stand, and what is counted of their jobs with them: `resume` may yet find the rest.
+local MOST_LANES = 64
+local ring, closed, lanes = P .. 'ring', P .. 'closed', P .. 'lanes'
+local function clear_lane(name)
   if name ~= '' then
+    local before = gone
     clear(P .. lane_set(name))
-    if room == 0 then break end
-    call('DEL', lane_active(name)) --!write gone-slots
+    if gone > before then call('HINCRBY', META, 'laned', before - gone) end --!write gone-laned
+    if call('EXISTS', P .. lane_set(name)) == 1 then return false end --!guard lane-left
+    call('DEL', lane_active(name))
   end
-  call('HDEL', P .. 'lanes', name) --!write gone-lane
+  call('HDEL', lanes, name) --!write gone-lane
+  return true
+end
+if room > 0 then --!guard lanes-last
+  for _, name in ipairs(call('LRANGE', ring, 0, MOST_LANES - 1)) do --!bound gone-ring
+    if not clear_lane(name) then break end
+    call('LPOP', ring) --!write gone-ring
+  end
+  for _, name in ipairs(call('ZRANGE', closed, 0, MOST_LANES - 1)) do --!bound gone-closed
+    if not clear_lane(name) then break end
+    call('ZREM', closed, name) --!write gone-closed
+  end
+  if call('EXISTS', ring, closed) == 0 then --!guard lanes-rest
+    -- Those that stand nowhere have settings only, or were torn from their place.
+    for _, name in ipairs(call('HRANDFIELD', lanes, MOST_LANES)) do --!bound gone-rest
+      if not clear_lane(name) then break end
+    end
+  end
 end
 for _, name in ipairs(room > 0 and call('ZRANGE', P .. 'schedules', 0, room - 1) or {}) do
   call('DEL', P .. 'schedule:' .. name) --!write gone-schedule
-  call('ZREM', P .. 'schedules', name) --!write gone-slot
+  call('ZREM', P .. 'schedules', name) --!write gone-from-slot
 end
 
 local left = call('HLEN', P .. 'lanes')

@@ -1,5 +1,5 @@
 -- verb: redrive
--- purpose: Begin a new life for dead jobs: budgets and error reset, token and checkpoint kept, dedup key taken again or refused.
+-- purpose: Begin a new life for dead jobs: budgets, times and error reset, token and checkpoint kept, dedup key taken again or refused.
 -- section: Protocol, section 5
 -- flags: allow-oom
 -- include: now, once, row, limits, rota, read, place, torn, items, emit, bell
@@ -31,7 +31,7 @@ local verdicts = each(3, 1, function(at)
     if not holder or holder ~= id then call('SET', key, id) end --!write redrive-dedup
   end
   place(id, row, 'pending', -row.priority)
-  call('HDEL', row_key(id), 'failures', 'stalls', 'error', 'cancel', 'kind', 'reason', 'holder', 'progress', 'unfit_since') --!write redrive-reset
+  call('HDEL', row_key(id), 'failures', 'stalls', 'error', 'cancel', 'kind', 'reason', 'holder', 'progress', 'unfit_since', 'expires_ms', 'deadline_ms') --!write redrive-reset
   tally('redriven')
   emit('redriven', id)
   return 'ok'

@@ -30,7 +30,7 @@ local function leave_all(id, but, lanes)
     return 0
   end
   for _, state in ipairs(PLACES) do
-    look(P .. state)
+    if look(P .. state) == 1 and state == 'pending' and ROTA then touch('') end --!write repair-default
   end
   for lane in pairs(lanes) do
     laned = laned - look(P .. lane_set(lane)) --!write repair-unlaned
@@ -82,7 +82,7 @@ local function job(id, hint)
     call('ZADD', P .. 'dead', NOW, id) --!write repair-bury
     call('HSET', row_key(id), 'state', 'dead', 'since', NOW, 'kind', 'dead', 'reason', reason) --!write repair-buried
     call('HSETNX', row_key(id), 'by', CLIENT) --!write repair-by
-    call('HDEL', row_key(id), 'holder') --!write repair-holder
+    call('HDEL', row_key(id), 'holder', 'cancel') --!write repair-holder
     tally('dead')
     emit('dead', id, 'token', row.attempts or '0', 'reason', reason)
     return 'buried ' .. (row.state or 'no state')
@@ -103,7 +103,9 @@ local function job(id, hint)
     if row.state == 'schedule' then made_ready = made_ready + 1 end --!write repair-due
   end
   wrong = wrong + mend_lease(id, row, lanes)
-  if row.dedup and (ready or row.state == 'schedule' or row.state == 'active') and call('SETNX', P .. 'dedup:' .. row.dedup, id) == 1 then --!guard repair-dedup
+  -- A window's key goes by itself, also while the job lives.
+  local owed = row.dedup and (ready or row.state == 'schedule' or row.state == 'active') and call('HEXISTS', row_key(id), 'dedup_window_ms') == 0 --!guard repair-owed
+  if owed and call('SETNX', P .. 'dedup:' .. row.dedup, id) == 1 then --!guard repair-dedup
     wrong = wrong + 1
   end
   if wrong == 0 then return 'ok' end
@@ -144,7 +146,7 @@ local function lane_place(name)
   local on_ring = call('LPOS', RING, name, 'COUNT', 0)
   local closed = call('ZSCORE', CLOSED, name)
   local fine = lane.where == 'r' and #on_ring == 1 and not closed
-    or lane.where == 'c' and #on_ring == 0 and closed
+    or lane.where == 'c' and #on_ring == 0 and closed and ready
     or lane.where == '-' and #on_ring == 0 and not closed and not ready
   if fine then return 'ok' end --!guard repair-lane
   call('LREM', RING, 0, name) --!write repair-ring

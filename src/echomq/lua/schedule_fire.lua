@@ -2,8 +2,8 @@
 -- purpose: Make the jobs of due slots and go on to the next one, if the schedule still stands where the caller saw it.
 -- section: Protocol, section 5
 -- flags:
--- include: now, number, moment, emit, row, begins, limits, rota, bell, lane, slots
--- keys: meta hash; pending zset; schedule zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; schedules zset; schedule:<name> hash; job:<id> hash; wake list; events stream; counts hash
+-- include: now, number, once, moment, emit, row, begins, limits, rota, bell, lane, slots
+-- keys: meta hash; pending zset; schedule zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; schedules zset; schedule:<name> hash; job:<id> hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count; name text; digest tag; slot ms; next ms; id tag; slot ms; due ms
 -- reply: a verdict for each triple of id, slot and due
 -- verdicts:
@@ -12,6 +12,9 @@
 -- cost: O(log n) a slot
 -- bound: 100 slots
 -- moves: nothing -> pending; nothing -> schedule
+local kept, refused = recall()
+if kept or refused then return kept or refused end
+
 local name, slot, next_slot = ARGV[3], whole(ARGV[5], 0, FAR), whole(ARGV[6], 0, FAR)
 local n = (#ARGV - 6) / 3
 if not slot or not next_slot or n % 1 ~= 0 or n > 100 then return redis.error_reply('EMQKIND schedule_fire: its slots or items are malformed') end --!guard argv
@@ -94,8 +97,24 @@ end
 
 -- The slot first: should the server refuse what follows, the slot is put back to the first that has no job. The other way
 -- round, a slot that could not be moved would make jobs for ever.
-if not at_once then stand(name, next_slot) end
+if not at_once then
+  local fine, problem = pcall(stand, name, next_slot)
+  if not fine then
+    pcall(call, 'ZADD', SCHEDULES, slot, name) --!write fire-stays
+    error(problem)
+  end
+end
 local fired, skipped, last = 0, 0, {}
+-- What the schedule knows of the jobs that it has made.
+local function note()
+  local known = #open
+  local kept_open = table.concat(open, ' ', math.max(1, known - 7), known) --!bound open
+  local words = { 'open', stands.overlap == 'allow' and '' or kept_open }
+  if last[1] then words[3], words[4], words[5], words[6] = 'last_id', last[1], 'last_slot', last[2] end
+  call('HSET', key, unpack(words)) --!write fired
+  if fired > 0 and not at_once then call('HINCRBY', key, 'count', fired) end --!write fire-count
+  if skipped > 0 then call('HINCRBY', key, 'skipped', skipped) end --!write fire-skipped
+end
 for i = 1, n do
   local id, of = ARGV[4 + 3 * i], ARGV[5 + 3 * i]
   if verdicts[i] == 'admitted' then
@@ -105,6 +124,7 @@ for i = 1, n do
       pcall(call, 'ZREM', P .. lane_set(lane), id)
       pcall(call, 'DEL', row_key(id)) --!write fire-unmake
       if not at_once then stand(name, tonumber(of)) end --!write fire-back
+      pcall(note)
       bell()
       flush_tally()
       error(problem)
@@ -116,16 +136,10 @@ for i = 1, n do
     emit('skipped', '', 'schedule', name, 'slot', of)
   end
 end
-while #open > 8 do --!bound open
-  table.remove(open, 1)
-end
-local words = { 'open', stands.overlap == 'allow' and '' or table.concat(open, ' ') }
-if last[1] then words[3], words[4], words[5], words[6] = 'last_id', last[1], 'last_slot', last[2] end
-call('HSET', key, unpack(words)) --!write fired
-if fired > 0 and not at_once then call('HINCRBY', key, 'count', fired) end --!write fire-count
-if skipped > 0 then call('HINCRBY', key, 'skipped', skipped) end --!write fire-skipped
+note()
 -- Whoever keeps the timer learns of the next slot by a claim.
 made_ready = math.max(1, made_ready) --!write fire-ring
 bell()
 flush_tally()
+remember(verdicts)
 return verdicts

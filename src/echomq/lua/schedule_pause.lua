@@ -25,7 +25,8 @@ if ARGV[4] == '1' then
 end
 if not now[2] then return 'same' end --!guard goes-on
 if now[1] ~= ARGV[5] or slot ~= 0 and slot <= NOW then return string.format('EMQSTALE %.0f', NOW) end --!guard slot-ahead
-call('HDEL', key, 'paused') --!write go-on
+-- In this order: should the server refuse the second, it rests still, and can be told again.
 stand(name, slot)
+call('HDEL', key, 'paused') --!write go-on
 bell()
 return 'ok'

@@ -25,7 +25,8 @@ if meta[3] then return redis.error_reply('EMQSTATE closing') end --!guard closin
 
 local key = schedule_key(name)
 local old = call('HMGET', key, 'digest', 'slot', 'paused')
-if old[1] == digest then return { 'same', NOW } end --!guard same
+-- One that was torn from its slot is put there again.
+if old[1] == digest and call('ZSCORE', SCHEDULES, name) then return { 'same', NOW } end --!guard same
 if slot ~= 0 and slot <= NOW then return { 'stale', NOW } end --!guard slot-ahead
 local stood = tonumber(old[2]) or 0
 -- A slot that has come and is not fired yet is fired by the new definition: no deploy swallows one.

@@ -155,6 +155,8 @@ class NewJob:
             fields += ("priority", self.priority)
         if self.dedup is not None:
             fields += ("dedup", self.dedup)
+        if self.dedup_window_ms is not None:
+            fields += ("dedup_window_ms", self.dedup_window_ms)
         if self.max_attempts is not None:
             fields += ("max_attempts", self.max_attempts)
         if self.max_stalls is not None:

@@ -39,7 +39,7 @@ _NUMBER: Final = re.compile(rb"-?[0-9]{1,16}")
 _KNOWN: Final = frozenset(
     {
         *PIECE_KEYS, b"state", b"since", b"by", b"task", b"priority", b"attempts", b"failures", b"stalls", b"holder",
-        b"dedup", b"max_attempts", b"max_stalls", b"timeout_ms", b"result_ttl_ms", b"error", b"progress",
+        b"dedup", b"dedup_window_ms", b"max_attempts", b"max_stalls", b"timeout_ms", b"result_ttl_ms", b"error", b"progress",
         b"checkpoint", b"step", b"cancel", b"kind", b"reason", b"result", b"headers", b"lane", b"log_bytes",
         b"unfit_since", b"expires_ms", b"deadline_ms", b"schedule", b"slot", b"log_lines",
     }

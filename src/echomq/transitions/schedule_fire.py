@@ -35,7 +35,8 @@ def schedule_fire(
 
     Verdicts, one a firing: `admitted`, `skipped` (overlap). The call is refused whole, and nothing changes, with `EMQGONE` (there is no such schedule), `EMQSTALE` (somebody else has
     fired that slot, or the definition has changed, or it is paused, or `next_ms` is not ahead of the server's clock),
-    `EMQFULL` (no room for all of them), `EMQSTATE collision ID` (mint again), `EMQSTATE closing`.
+    `EMQFULL` (no room for all of them), `EMQSTATE collision ID` (mint again), `EMQSTATE closing`. A repeated numbered call
+    is answered as the first was; of one without a number, that a slot was fired by it is not told from its being stale.
 
     Args:
         keys: The queue.
@@ -47,4 +48,5 @@ def schedule_fire(
         firings: The jobs to make, oldest slot first, up to 100; none when all due slots are missed.
     """
     items = [word for each in firings for word in (each.id, each.slot_ms, each.due_ms)]
-    return Transition("schedule_fire", keys, (call.client, 0, name, digest, slot_ms, next_ms, *items), read_verdicts)
+    argv = (call.client, call.number, name, digest, slot_ms, next_ms, *items)
+    return Transition("schedule_fire", keys, argv, read_verdicts, call.number > 0)

@@ -7,12 +7,20 @@ from echomq.conformance.scenarios import (  # noqa: F401 - importing them regist
     claiming,
     dedup,
     fencing,
+    finding,
+    firing,
     lanes,
     limits,
+    mending,
+    obliterating,
     operating,
     producing,
+    recovery,
     rounds,
+    schedules,
     settling,
+    shelves,
+    time,
 )
 from echomq.conformance.scenarios.registry import SCENARIOS, Outcome, Scenario, run, scenario
 

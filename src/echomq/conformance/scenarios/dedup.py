@@ -166,7 +166,7 @@ def replaces(b: Bench) -> None:
     new = NewJob(dedup="k", dedup_mode="replace", payload=b"new", priority=5, max_stalls=7, result_ttl_ms=YEAR_MS)
     b.expect("verdict", b.on("enqueue", new, driver=b.other), [f"replaced {old.id}"])
     row = b.row(old.id)
-    same = {name: before[name] for name in ("state", "since", "by", "dedup", "attempts", "log_bytes")}
+    same = {name: before[name] for name in ("state", "since", "by", "dedup", "attempts", "log_bytes", "log_lines")}
     content = {"payload": "new", "priority": "5", "max_stalls": "7", "result_ttl_ms": str(YEAR_MS)}
     b.expect("row", row, same | content)
     b.expect("its place", b.look().zset("pending"), {old.id: -5})

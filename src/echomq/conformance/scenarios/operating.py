@@ -77,7 +77,7 @@ def removes(b: Bench) -> None:
 
 @scenario("redrive begins a new life: budgets and error reset, token, checkpoint and log kept", 41, 42)
 def redrives(b: Bench) -> None:
-    id = b.add(priority=2)
+    id = b.add(priority=2, expires="+60000", deadline="+60000")
     b.take()
     b.expire(id)
     claimed = b.take()
@@ -87,7 +87,18 @@ def redrives(b: Bench) -> None:
     b.expect("dead", (b.row(id)["failures"], b.row(id)["stalls"]), ("1", "1"))
     b.expect("redrive", b.on("redrive", id), ["ok"])
     row = b.row(id)
-    for name in ("failures", "stalls", "error", "kind", "reason", "holder", "progress", "cancel"):
+    for name in (
+        "failures",
+        "stalls",
+        "error",
+        "kind",
+        "reason",
+        "holder",
+        "progress",
+        "cancel",
+        "deadline_ms",
+        "expires_ms",
+    ):
         b.expect(name, name in row, False)
     b.expect("kept", (row["attempts"], row["step"], b.look().items(f"job:{id}:log")), ("2", "1", ("line 1",)))
     b.expect("its place", b.score("pending", id), -2.0)

@@ -11,8 +11,8 @@ from echomq.transitions import ALL_VERBS, load
 
 
 def _plain() -> list[bytes | str | int]:
-    """Spell an item of enqueue: id, priority, delay_ms, at_ms, dedup, rule, lane, fields."""
-    return [NewJob().id, 0, 0, 0, "", 0, "", 1, "payload", "x"]
+    """Spell an item of enqueue: id, priority, due, ends, dedup, rule, lane, fields."""
+    return [NewJob().id, 0, 0, "", "", 0, "", 1, "payload", "x"]
 
 
 @scenario("enqueue writes the row and places it in pending, with one wake token a job")
@@ -42,8 +42,9 @@ def numbers(b: Bench) -> None:
     b.add()
     for at, name, bad in (
         (1, "priority", "nan"), (1, "priority", "2048"), (1, "priority", "-2048"), (1, "priority", "1.5"), (1, "priority", "x"),
-        (2, "delay_ms", "-1"), (2, "delay_ms", "inf"), (2, "delay_ms", "3162240000001"), (2, "delay_ms", ""),
-        (3, "at_ms", "-1"), (3, "at_ms", "100000000000001"), (3, "at_ms", "nan"),
+        (2, "due", "+-1"), (2, "due", "+inf"), (2, "due", "+3162240000001"), (2, "due", ""), (2, "due", "+"),
+        (2, "due", "-1"), (2, "due", "100000000000001"), (2, "due", "nan"), (2, "due", "+1.5"),
+        (3, "ends", "0 0"), (3, "ends", "5"), (3, "ends", "1 2 3"), (3, "ends", "1 x"), (3, "ends", "x 1"), (3, "ends", "+nan 1"),
         (5, "rule", "-1"), (5, "rule", "0.5"), (5, "rule", "1e300"), (5, "rule", "last"), (6, "lane", "a{b"), (6, "lane", "x" * 129),
     ):  # fmt: skip
         item = _plain()
@@ -65,9 +66,9 @@ def neighbours(b: Bench) -> None:
 def malformed(b: Bench) -> None:
     good = _plain()
     for tail in (
-        [NewJob().id, 0, 0, 0, "", 0, "", 2, "payload", "x"],
+        [NewJob().id, 0, 0, "", "", 0, "", 2, "payload", "x"],
         [NewJob().id, 0],
-        [NewJob().id, 0, 0, 0, "", 0, "", "many"],
+        [NewJob().id, 0, 0, "", "", 0, "", "many"],
     ):
         b.refuses(f"tail of {len(tail)}", "EMQKIND malformed", b.producer.bare, "enqueue", *good, *tail)
     b.refuses("257 items", "EMQKIND malformed", b.producer.items, "enqueue", *(NewJob() for _ in range(257)))
@@ -128,10 +129,10 @@ def closing(b: Bench) -> None:
     b.expect("enqueue", b.enqueue(), "admitted")
 
 
-@scenario("only what adds work or data is refused by a full server: enqueue, checkpoint, log; reads write nothing", 10)
+@scenario("only what adds work or data is refused by a full server; reads write nothing", 10)
 def flags(b: Bench) -> None:
-    reads = {"age", "browse", "counts", "read_job", "read_lanes", "read_settings"}
-    adding = {"enqueue", "checkpoint", "log"}
+    reads = {"age", "browse", "counts", "find", "read_job", "read_lanes", "read_schedules", "read_settings"}
+    adding = {"enqueue", "checkpoint", "log", "schedule_put", "schedule_fire"}
     for verb in ALL_VERBS:
         script = b.producer.scripts.get(verb) or load(verb)
         expected = "#!lua flags=no-writes" if verb in reads else "#!lua" if verb in adding else "#!lua flags=allow-oom"

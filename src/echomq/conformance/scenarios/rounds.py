@@ -189,12 +189,15 @@ def trims_dead(b: Bench) -> None:
         claimed = b.take()
         b.settle("log", claimed)
         b.settle("fail", claimed)
-    b.expect("young, though too many", b.worker.plain("trim", dead_max=0), 0)
+    b.configure(dead_max="2")
+    b.expect("young, though too many", b.worker.plain("trim"), 0)
+    b.configure(dead_max="")
     b.rescore("dead", ids[0], b.clock() - 91 * DAY_MS)
     b.rescore("dead", ids[1], b.clock() - 2 * DAY_MS)
     b.rescore("dead", ids[2], b.clock() - 2 * DAY_MS + 1000)
     b.expect("too old", b.worker.plain("trim"), 1)
-    b.expect("too many by one", b.worker.plain("trim", dead_max=2), 1)
+    b.configure(dead_max="2")
+    b.expect("too many by one", b.worker.plain("trim"), 1)
     b.expect("left", list(b.look().zset("dead")), ids[2:])
     b.expect("trimmed", b.count("trimmed"), 2)
     b.expect(
@@ -207,14 +210,13 @@ def trims_dead(b: Bench) -> None:
 
 @scenario("one trim drops no more than its bound, results and dead together", 35)
 def trim_bound(b: Bench) -> None:
-    for _ in range(3):
-        b.add(result_ttl_ms=60_000)
-        claimed = b.take()
-        b.settle("complete", claimed)
-        b.rescore("done", claimed.id, 1000)
-        b.add()
-        b.settle("fail", b.take())
+    done, dead = [b.add(result_ttl_ms=60_000) for _ in range(3)], [b.add() for _ in range(3)]
+    for id in (*done, *dead):
+        b.settle("complete" if id in done else "fail", b.take())
+    for id in (*done, *dead):
+        b.rescore("done" if id in done else "dead", id, 1000)
     for expected in (2, 2, 2, 0):
-        b.expect("trimmed", b.worker.plain("trim", bound=2, dead_max=0, dead_keep_ms=0), expected)
-    for options in ({"bound": 0}, {"dead_max": -1}, {"dead_age_ms": -1}, {"dead_keep_ms": -1}):
-        b.refuses(str(options), "EMQKIND trim", b.worker.plain, "trim", **options)
+        b.expect("trimmed", b.worker.plain("trim", bound=2), expected)
+    b.expect("of them dead", b.count("trimmed"), 3)
+    for bound in ("0", "10001", "x"):
+        b.refuses(bound, "EMQKIND trim", b.worker.bare, "trim", bound)

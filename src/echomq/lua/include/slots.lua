@@ -8,6 +8,6 @@ end
 local function stand(name, slot, paused)
   local found = (paused or slot == 0) and '+inf' or slot
   if found ~= '+inf' then watch(SCHEDULES, slot) end
-  call('HSET', schedule_key(name), 'slot', slot) --!write slot
   call('ZADD', SCHEDULES, found, name) --!write slot-found
+  call('HSET', schedule_key(name), 'slot', slot) --!write slot
 end

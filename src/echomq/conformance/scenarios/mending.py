@@ -1,0 +1,102 @@
+"""Recovery of lanes: their places in the rota, and how many of their jobs are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from echomq.conformance.bench import Bench
+from echomq.conformance.items import YEAR_MS
+from echomq.conformance.scenarios.registry import scenario
+from echomq.transitions import Look
+
+
+@scenario(
+    "a lane with jobs that is nowhere, or twice, is put where it belongs; a closed one without jobs is nowhere", 25, 39
+)
+def lanes_placed(b: Bench) -> None:
+    b.add(lane="a"), b.add(lane="b"), b.add()
+    b.set_lane("c", paused="1", weight="2")
+    paused = b.add(lane="c")
+    field = b.field("c")
+    tears: tuple[tuple[str, Callable[[], object], str, str], ...] = (
+        ("a", lambda: b.server.lrem(b.keys.ring, 0, "a"), "a", "r"),
+        ("a", lambda: b.server.rpush(b.keys.ring, "a"), "a", "r"),
+        ("a", lambda: b.server.zadd(b.keys.closed, {"a": 5}), "a", "r"),
+        ("a", lambda: b.server.hdel(b.keys.lanes, "a"), "a", "r"),
+        ("a", lambda: b.server.hset(b.keys.lanes, "a", "c0"), "a", "r"),
+        ("a", lambda: b.server.hset(b.keys.lanes, "a", "-0"), "a", "r"),
+        ("", lambda: b.server.lrem(b.keys.ring, 0, ""), "", "r"),
+        ("c", lambda: b.server.zrem(b.keys.closed, "c"), "c", "c"),
+        ("c", lambda: b.server.rpush(b.keys.ring, "c"), "c", "c"),
+        ("c", lambda: b.server.hset(b.keys.lanes, "c", "r3" + field[2:]), "c", "c"),
+        ("c", lambda: b.server.hset(b.keys.lanes, "c", "-0" + field[2:]), "c", "c"),
+    )
+    for n, (name, tear, lane, where) in enumerate(tears):
+        tear()
+        b.expect(f"{n}: mended", b.on("repair", Look("lane", name)), ["mended lane"])
+        b.expect("places", (b.ring().count(lane), lane in b.closed()), (1, False) if where == "r" else (0, True))
+        b.expect("its field", b.field(lane), "r0" if where == "r" else "c0" + field[2:])
+        with b.unchanged():
+            b.expect("sound", b.on("repair", Look("lane", name)), ["ok"])
+    b.server.hset(b.keys.lanes, "d", "c0")
+    b.server.zadd(b.keys.closed, {"d": 5})
+    b.expect("closed without jobs", b.on("repair", Look("lane", "d")), ["mended lane"])
+    b.expect("nowhere", (b.field("d"), list(b.closed())), ("", ["c"]))
+    b.server.rpush(b.keys.ring, "d")
+    b.expect("a stranger on the ring", (b.on("repair", Look("lane", "d")), b.ring().count("d")), (["mended lane"], 0))
+    b.server.hset(b.keys.lanes, "d", "r0")
+    b.expect("a field alone", (b.on("repair", Look("lane", "d")), b.field("d")), (["mended lane"], ""))
+    b.expect("counted", b.count("mended"), len(tears) + 3)
+    b.expect("served", sorted(b.lanes_of(b.worker.claim(9))), [".", "a", "b"])
+    b.on("remove", paused)
+
+
+@scenario("whoever mends a lane rings for its jobs", 12, 39)
+def lanes_ring(b: Bench) -> None:
+    b.add(lane="a")
+    b.server.delete(b.keys.wake, b.keys.ring, b.keys.lanes)
+    b.on("repair", Look("lane", "a"))
+    b.expect("tokens", (b.tokens(), b.ring()), (1, ["a"]))
+
+
+@scenario("a queue that has forgotten its rota finds it again by any lane that has jobs", 39)
+def rota_forgotten(b: Bench) -> None:
+    id, plain = b.add(lane="a"), b.add()
+    b.server.hdel(b.keys.meta, "rota", "laned")
+    b.server.delete(b.keys.ring, b.keys.lanes)
+    b.expect("mended", b.on("repair", Look("lane", "a"), Look("lane", "")), ["mended lane", "mended lane"])
+    b.expect("claimed", {job.id for job in b.worker.claim(9).jobs}, {id, plain})
+    other = b.add(lane="b")
+    b.server.hdel(b.keys.meta, "rota")
+    b.server.zrem(b.keys.lane_pending("b"), other)
+    b.expect("by a job", b.on("repair", Look("job", other)), ["mended pending"])
+    b.expect("rota", (b.look().hash("meta")["rota"], b.ring().count("b")), ("1", 1))
+    b.expect("the count", b.on("repair", Look("lane", "")), ["mended laned"])
+
+
+@scenario("how many wait in lanes is counted anew by the lane without a name, after all others", 39)
+def recounts(b: Bench) -> None:
+    for lane in ("a", "a", "b"):
+        b.add(lane=lane)
+    for wrong in ("7", "0", "-3"):
+        b.server.hset(b.keys.meta, "laned", wrong)
+        b.expect("mended", b.on("repair", Look("lane", "a"), Look("lane", "")), ["ok", "mended laned"])
+        b.expect("counted", b.look().hash("meta")["laned"], "3")
+    b.server.lrem(b.keys.ring, 0, "")
+    b.add()
+    b.server.hset(b.keys.meta, "laned", "7")
+    b.server.lrem(b.keys.ring, 0, "")
+    b.expect("both", b.on("repair", Look("lane", "")), ["mended lane"])
+    b.expect("both", b.look().hash("meta")["laned"], "3")
+    b.expect("mended", b.count("mended"), 5)
+
+
+@scenario("the jobs of the lane without a name that leave it close it, if it has no others", 39)
+def default_lane_empties(b: Bench) -> None:
+    b.add(lane="a")
+    b.set_lane("", paused="1")
+    id = b.add()
+    b.server.hset(b.keys.job(id), "state", "schedule")
+    b.server.zadd(b.keys.schedule, {id: b.clock() + YEAR_MS})
+    b.expect("mended", b.on("repair", Look("job", id)), ["mended schedule"])
+    b.expect("closed", b.closed(), {})
