@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from echomq.conformance.invariants import ABSENT, read_lanes, read_limits, violations
@@ -31,6 +31,15 @@ def no_change(before: Snapshot, after: Snapshot) -> None:
     changed = differences(before.without("once:"), after.without("once:"))
     if changed:
         raise ContradictionError("nothing was to change, but:\n" + "\n".join(changed))
+
+
+def differing(what: str, expected: Mapping[str, str], seen: Mapping[str, str]) -> list[str]:
+    """Say which fields differ, a line each."""
+    return [
+        f"{what}[{name}]: expected {expected.get(name)!r}, seen {seen.get(name)!r}"
+        for name in sorted(expected.keys() | seen.keys())
+        if expected.get(name) != seen.get(name)
+    ]
 
 
 def _limits(what: str, expected: Limits, seen: dict[str, float]) -> Iterator[str]:
@@ -83,11 +92,7 @@ def compare(model: Queue, snap: Snapshot, *, awake: int = 0) -> None:
         if job.log or "log_bytes" in seen:
             expected.setdefault("log_bytes", "0")
             expected.setdefault("log_lines", str(job.log_lines))
-        lines += [
-            f"{id}[{name}]: expected {expected.get(name)!r}, seen {seen.get(name)!r}"
-            for name in sorted(expected.keys() | seen.keys())
-            if expected.get(name) != seen.get(name)
-        ]
+        lines += differing(id, expected, seen)
         ends = {name: int(row[name]) <= _PAST for name in ("expires_ms", "deadline_ms") if name in row}
         if ends != job.ends:
             lines.append(f"{id}: of its moments are over: {ends}, expected {job.ends}")

@@ -25,6 +25,7 @@ from echomq.conformance import model_verbs
 from echomq.conformance.driver import CallRefusedError
 from echomq.conformance.expectations import ContradictionError
 from echomq.conformance.items import FORGERIES, NOTES, SETTLING, YEAR_MS, Pick, forge, make_item, new_job
+from echomq.conformance.machine_damage import Damage
 from echomq.conformance.model import Queue
 from echomq.conformance.model_job import Job
 from echomq.conformance.model_shelves import AGELESS
@@ -365,4 +366,4 @@ class Spine(Stage):
 
 def machine(server: redis.Redis, scripts: Mapping[str, Script] | None = None) -> type[Spine]:
     """Make the machine for a server, perhaps with changed scripts."""
-    return type("SpineMachine", (Spine,), {"server": server, "scripts": scripts or {}})
+    return type("SpineMachine", (Damage, Spine), {"server": server, "scripts": scripts or {}})

@@ -20,6 +20,7 @@ from echomq.conformance import model_verbs
 from echomq.conformance.expectations import ContradictionError
 from echomq.conformance.items import DAY_MS
 from echomq.conformance.machine import BOUND, CLIENT, PICK, PICKS, Spine
+from echomq.conformance.machine_damage import Damage
 from echomq.conformance.model import Served
 from echomq.conformance.model_lanes import CLOSED
 from echomq.conformance.snapshot import take
@@ -134,6 +135,10 @@ class Lanes(Spine):
                     f"{name!r} had {others[name]} starts, a turn is {most}, while {waiting!r} waited"
                 )
 
+    def turns_begin_anew(self) -> None:
+        """Lanes were moved by hand: what was counted of their turns is void."""
+        self.turns.clear()
+
     @invariant()
     def agrees(self) -> None:
         """Look at everything once, and at who waits."""
@@ -235,4 +240,4 @@ class Lanes(Spine):
 
 def lanes_machine(server: redis.Redis, scripts: Mapping[str, Script] | None = None) -> type[Lanes]:
     """Make the machine for a server, perhaps with changed scripts."""
-    return type("LanesMachine", (Lanes,), {"server": server, "scripts": scripts or {}})
+    return type("LanesMachine", (Damage, Lanes), {"server": server, "scripts": scripts or {}})

@@ -46,7 +46,8 @@ def _taken(queue: Queue, key: str, id: str) -> tuple[str, bool]:
     return (named if held else ""), window
 
 
-def _content(new: NewJob) -> dict[str, Any]:
+def content(new: NewJob) -> dict[str, Any]:
+    """Answer what a producer says of a job, by the names of the model."""
     flat = iter(new.fields())
     return {
         "fields": {_text(name): _text(value) for name, value in zip(flat, flat, strict=True)},
@@ -66,7 +67,7 @@ def _content(new: NewJob) -> dict[str, Any]:
 def _replace(queue: Queue, job: Job, new: NewJob) -> str:
     """Give a waiting job another's content: a new budget under the id and the token that it has."""
     source, before, due = job.state, job.lane, job.due
-    for name, value in (_content(new) | {"lane": new.lane or before}).items():
+    for name, value in (content(new) | {"lane": new.lane or before}).items():
         setattr(job, name, value)
     job.failures, job.stalls, job.nonce, job.notes = 0, 0, None, {}
     scheduled = new.dedup_mode == "debounce" or source is State.SCHEDULE
@@ -97,7 +98,7 @@ def enqueue(queue: Queue, new: NewJob, by: str) -> str:
         return f"EMQFULL {queue.max_size}"
     if new.dedup is not None:
         queue.dedup[new.dedup] = (new.id, new.dedup_window_ms is not None)
-    job = Job(id=new.id, by=by, **_content(new))
+    job = Job(id=new.id, by=by, **content(new))
     if job.lane:
         queue.rota.begin()
     # Moments of a proof are the distant past or a year ahead.

@@ -99,13 +99,20 @@ class Stage(RuleBasedStateMachine):
             self.model.paused or self.model.closed() or served.lingers
         )
         self.expect("claim says to ask again at once", reply.next_ms == 0, served.left or more or stale)
-        self.expect("a schedule is due", reply.due, False)
+        self.expect("a schedule is due", reply.due, self.is_due())
         self.trimmed()
         for id, token, _ in seen:
             self.leases.setdefault(id, []).append((token, nonce))
         self.replies[client, "claim"] = seen
         self.awake = int(served.lingers)  # its timer stands in for a token
         self.served(served, count, options)
+
+    def turns_begin_anew(self) -> None:
+        """Lanes were moved by hand: what was counted of their turns is void."""
+
+    def is_due(self) -> bool:
+        """Whether a claim must tell of a recurring schedule's slot."""
+        return False
 
     def trimmed(self, bound: int | None = None) -> int:
         """Take off the shelves what the call must have taken off: as many as the model says, none before one that stays."""

@@ -151,7 +151,7 @@ local function lane_place(name)
   if fine then return 'ok' end --!guard repair-lane
   call('LREM', RING, 0, name) --!write repair-ring
   call('ZREM', CLOSED, name) --!write repair-closed
-  lane.where, lane.credit = '-', 0
+  lane.where, lane.credit, lane.waits = '-', 0, ready -- what a handler said of it holds
   write_lane(name, lane) --!write repair-field
   touch(name)
   tally('mended')

@@ -34,7 +34,7 @@ if not at_once then
   if stands.slot ~= ARGV[5] or stands.digest ~= ARGV[4] or stands.paused then --!guard slot-stands
     return redis.error_reply('EMQSTALE slot ' .. (stands.paused and 'paused' or stands.slot or 'none'))
   end
-  if next_slot ~= 0 and next_slot <= NOW then return redis.error_reply('EMQSTALE next') end --!guard next-ahead
+  if next_slot ~= 0 and next_slot <= math.max(slot, NOW) then return redis.error_reply('EMQSTALE next') end --!guard next-ahead
 end
 
 -- Which of its jobs are not over, and whether one of them still waits.
@@ -80,12 +80,12 @@ local function make(id, slot_text, due)
   end
   if lane ~= '' then begin_rota() end
   local come = call('ZADD', P .. set, score, id) --!write fire-enter
+  if set ~= 'schedule' and lane ~= '' then laned = laned + come end --!write fire-laned
   local words = { 'state', set == 'schedule' and set or 'pending', 'since', NOW, 'by', CLIENT, 'schedule', name, 'slot', slot_text }
   call('HSET', row_key(id), unpack(words)) --!write fire-row
   if #row > 0 then call('HSET', row_key(id), unpack(row)) end --!write fire-fields
   if #lifetime > 0 then call('HSET', row_key(id), unpack(lifetime)) end --!write fire-ends
   if set ~= 'schedule' then
-    if lane ~= '' then laned = laned + come end --!write fire-laned
     if ROTA then
       touch(lane, 1)
     else
@@ -121,7 +121,8 @@ for i = 1, n do
     local fine, problem = pcall(make, id, of, tonumber(ARGV[6 + 3 * i]))
     if not fine then --!guard fire-refused
       pcall(call, 'ZREM', P .. 'schedule', id)
-      pcall(call, 'ZREM', P .. lane_set(lane), id)
+      local out, gone = pcall(call, 'ZREM', P .. lane_set(lane), id)
+      if out and lane ~= '' then laned = laned - gone end --!write fire-unlaned
       pcall(call, 'DEL', row_key(id)) --!write fire-unmake
       if not at_once then stand(name, tonumber(of)) end --!write fire-back
       pcall(note)

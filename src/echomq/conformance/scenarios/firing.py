@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from echomq.conformance.bench import Bench
 from echomq.conformance.items import YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
@@ -93,6 +95,10 @@ def fires_stale(b: Bench) -> None:
         b.refuses("the present millisecond", "EMQSTALE next", s.fire, "s", PAST, next_slot=moment)
         if b.clock() == moment:
             break
+    s.comes(slot=later(3))
+    for next_slot in (later(3), later(2)):
+        b.refuses("no further", "EMQSTALE next", s.fire, "s", PAST, slot=later(3), next_slot=next_slot)
+    s.comes()
     b.expect("no other slot", s.fire("s", PAST, next_slot=0), ["admitted"])
     b.expect("ended", (s.stands()["slot"], s.found()), ("0", {"s": float("inf")}))
     b.expect("nobody is told", b.worker.claim(1).due, False)
@@ -316,13 +322,37 @@ def remembers_open(b: Bench) -> None:
 
 @scenario("a fire that the server refuses in its middle makes no job and loses no slot", 37)
 def fires_torn(b: Bench) -> None:
-    s = _ready(b, lane="a")
-    b.server.set(b.keys.lane_pending("a"), "in the way")
-    try:
-        s.fire("s", PAST)
-    except Exception as error:  # noqa: BLE001 - the server's own words
-        b.expect("refused", "WRONGTYPE" in str(error), True)
-    b.expect("the slot stands", (s.stands()["slot"], s.found(), s.made()), (str(PAST), {"s": float(PAST)}, []))
-    b.server.delete(b.keys.lane_pending("a"))
+    b.configure(events="all")
+    s = _ready(b, lane="a", overlap="skip")
+    # The first thing that is refused is the job's place; the last one its event.
+    for key in (b.keys.lane_pending("a"), b.keys.events):
+        b.server.delete(key)
+        b.server.set(key, "in the way")
+        try:
+            s.fire("s", PAST)
+        except ResponseError as error:
+            b.expect("refused", "WRONGTYPE" in str(error), True)
+        b.server.delete(key)
+        b.expect("the slot stands", (s.stands()["slot"], s.found(), s.made()), (str(PAST), {"s": float(PAST)}, []))
+        b.expect("nowhere", (b.look().zset("lane:a:pending"), b.look().zset("schedule")), ({}, {}))
     b.expect("fired", s.fire("s", PAST), ["admitted"])
     b.expect("jobs", len(s.made()), 1)
+    s.put(digest="e")
+    s.comes()
+    b.server.delete(b.keys.events)
+    b.server.set(b.keys.events, "in the way")
+    try:
+        s.fire("s", PAST, digest="e")
+    except ResponseError as error:
+        b.expect("refused", "WRONGTYPE" in str(error), True)
+    b.server.delete(b.keys.events)
+    b.expect("laned", (b.look().hash("meta")["laned"], b.look().zset("pending")), ("1", {}))
+
+
+@scenario("a template without any field makes a job, too")
+def fires_bare(b: Bench) -> None:
+    s = Schedules(b)
+    b.producer.bare("schedule_put", "s", "d", "{}", "", "allow", AHEAD, 0, "", "", 0)
+    s.comes()
+    b.expect("fired", s.fire("s", PAST), ["admitted"])
+    b.expect("runs", b.take().record.schedule, "s")

@@ -100,3 +100,15 @@ def default_lane_empties(b: Bench) -> None:
     b.server.zadd(b.keys.schedule, {id: b.clock() + YEAR_MS})
     b.expect("mended", b.on("repair", Look("job", id)), ["mended schedule"])
     b.expect("closed", b.closed(), {})
+
+
+@scenario("up to ten thousand lanes are counted; beyond that nobody walks them", 25, 39)
+def counts_lanes(b: Bench) -> None:
+    b.add(lane="a")
+    b.server.hset(b.keys.lanes, mapping={f"idle {n}": "-0 2 0 0 0 0 0 0 0" for n in range(9_999)})
+    for what, expected in (("ten thousand", "mended laned"), ("one more", "ok")):
+        b.server.hset(b.keys.meta, "laned", 7)
+        b.expect(what, b.on("repair", Look("lane", "")), [expected])
+        b.server.hset(b.keys.lanes, "one more", "-0 2 0 0 0 0 0 0 0")
+    b.server.hdel(b.keys.lanes, *(f"idle {n}" for n in range(9_999)))
+    b.expect("counted", b.on("repair", Look("lane", "")), ["mended laned"])

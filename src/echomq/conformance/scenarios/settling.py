@@ -218,12 +218,26 @@ def logs(b: Bench) -> None:
     c = b.take()
     b.on("log", *(LogLine(id, c.token, c.nonce, b"%03d" % n) for n in range(105)))
     lines = b.look().items(f"job:{id}:log")
+    b.expect("all that ever were", b.row(id)["log_lines"], "105")
     b.expect("lines", (len(lines), lines[0], lines[-1]), (100, "005", "104"))
     b.refuses("a large line", "EMQKIND line", b.on, "log", LogLine(id, c.token, c.nonce, b"x" * 65_537))
     b.expect("just so large", b.on("log", LogLine(id, c.token, c.nonce, b"x" * 65_536)), ["ok"])
     b.expect("alone", len(b.look().items(f"job:{id}:log")), 1)
     b.on("log", LogLine(id, c.token, c.nonce, b"y"))
     b.expect("the newest", b.look().items(f"job:{id}:log"), ("y",))
+
+
+@scenario("whoever follows a job is told of its notes on the row's channel, with or without a result to wait for", 34)
+def notes_told(b: Bench) -> None:
+    id = b.add()
+    claimed = b.take()
+    follower = b.server.pubsub(ignore_subscribe_messages=True)
+    follower.subscribe(b.keys.result_channel(id))
+    follower.get_message(timeout=1)
+    for verb in ("progress", "log"):
+        b.settle(verb, claimed)
+        b.expect(verb, (follower.get_message(timeout=1) or {}).get("data"), verb.encode())
+    follower.close()
 
 
 @scenario("a cancel request is never forgotten: fail, snooze, release, reap and claim end the job as cancelled", 17)
