@@ -9,6 +9,8 @@ import redis
 
 from echomq.conformance.bench import Bench
 from echomq.conformance.invariants import violations
+from echomq.embedded import open_server
+from tests.lua.rights import Ground
 
 
 @pytest.fixture
@@ -20,3 +22,18 @@ def bench(redis_client: redis.Redis) -> Iterator[Bench]:
     broken = [] if b.torn else violations(b.look())
     b.ground.clear()
     assert broken == []
+
+
+@pytest.fixture(scope="module")
+def rights_url() -> Iterator[str]:
+    """A server whose users this module makes."""
+    with open_server() as server:
+        yield server.url
+
+
+@pytest.fixture
+def ground(rights_url: str) -> Ground:
+    """A fresh queue."""
+    ground = Ground(rights_url)
+    ground.admin.flushall()
+    return ground

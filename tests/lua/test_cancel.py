@@ -27,6 +27,15 @@ def test_cancel_keeps_the_row_that_asked_for_it(bench: Bench) -> None:
     }  # fmt: skip
 
 
+def test_cancel_finds_a_job_by_its_dedup_key(bench: Bench) -> None:
+    """Whatever id stands beside the key; nobody is gone."""
+    id, other = bench.add(dedup="k"), bench.add()
+    answer, changed = changes(bench, lambda: bench.on("cancel", CancelRequest(other, "no", dedup="k")), A=id)
+    assert answer == ["cancelled no"]
+    assert {"job:A: gone", "dedup:k: gone"} <= changed
+    assert changes(bench, lambda: bench.on("cancel", CancelRequest("", "no", dedup="k"))) == (["EMQGONE"], set())
+
+
 def test_cancel_asks_a_running_job(bench: Bench) -> None:
     """Only the request is written; the lease stays."""
     job = running(bench)

@@ -31,6 +31,16 @@ def test_configure_keeps_limits_as_one_text(bench: Bench) -> None:
     assert changed == {"meta[limits] = nothing", "meta[max_size] = nothing", "wake: 1 -> 2"}
 
 
+def test_configure_bounds_what_is_kept(bench: Bench) -> None:
+    """Each by itself; "" is the default again."""
+    settings = {"dead_max": "3", "dead_age": "86400000", "done_max": "5"}
+    answer, changed = changes(bench, lambda: configure(bench, **settings))
+    assert (answer, changed) == (True, {f"meta[{name}] = {value}" for name, value in settings.items()})
+    assert changes(bench, lambda: configure(bench, **settings)) == (False, set())
+    answer, changed = changes(bench, lambda: configure(bench, dead_max="", done_max=""))
+    assert (answer, changed) == (True, {"meta[dead_max] = nothing", "meta[done_max] = nothing"})
+
+
 def test_configure_of_what_is_so_already_changes_nothing(bench: Bench) -> None:
     """And answers that."""
     configure(bench, limit="3", rate="10 1000 5", max_size="9")

@@ -10,7 +10,7 @@ from echomq.conformance.items import YEAR_MS
 from echomq.protocol.records import NewJob
 from tests.lua.watching import changes
 
-PLAIN: list[bytes | str | int] = [0, 0, 0, "", 0, "", 1, "payload", "x"]
+PLAIN: list[bytes | str | int] = [0, 0, "", "", 0, "", 1, "payload", "x"]
 
 
 def test_enqueue_places_a_job_in_pending(bench: Bench) -> None:
@@ -31,8 +31,16 @@ def test_enqueue_places_a_later_job_in_the_schedule(bench: Bench) -> None:
     _, changed = changes(bench, lambda: bench.on("enqueue", job), A=job.id)
     assert changed == {
         "job:A[state] = schedule", "job:A[since] = T", "job:A[by] = PRODUCER", "job:A[payload] = ", "job:A[dedup] = k",
+        f"job:A[dedup_window_ms] = {YEAR_MS}",
         "dedup:k = A with a TTL", "schedule[A] = T", "wake: 0 -> 1", "event enqueued A",
     }  # fmt: skip
+
+
+def test_enqueue_writes_when_a_job_is_too_late(bench: Bench) -> None:
+    """As moments, whatever they were spelled as."""
+    job = NewJob(expires="+60000", deadline="99999999999999")
+    _, changed = changes(bench, lambda: bench.on("enqueue", job), A=job.id)
+    assert {"job:A[expires_ms] = T", "job:A[deadline_ms] = 99999999999999"} <= changed
 
 
 def test_enqueue_admits_a_job_whose_event_cannot_be_told(bench: Bench) -> None:
@@ -72,8 +80,24 @@ def test_enqueue_refuses_a_closing_queue(bench: Bench) -> None:
     ("at", "name", "bad"),
     [
         (at, name, bad)
-        for at, name in ((0, "priority"), (1, "delay_ms"), (2, "at_ms"), (4, "rule"))
-        for bad in ("", "x", "-3000", "0.5", "nan", "inf", "1e300")
+        for at, name in ((0, "priority"), (1, "due"), (2, "ends"), (4, "rule"))
+        for bad in (
+            "",
+            "x",
+            "-3000",
+            "0.5",
+            "nan",
+            "inf",
+            "1e300",
+            "+-1",
+            "+0.5",
+            "+",
+            "+1e300",
+            "0 0",
+            "1 x",
+            "+1 nan",
+        )
+        if (name, bad) != ("ends", "")
     ],
 )
 def test_enqueue_refuses_numbers_out_of_range(bench: Bench, at: int, name: str, bad: str) -> None:
@@ -86,7 +110,12 @@ def test_enqueue_refuses_numbers_out_of_range(bench: Bench, at: int, name: str, 
 
 @pytest.mark.parametrize(
     "tail",
-    [["id"], ["id", 0, 0, 0, "", 0, "", 65], ["id", 0, 0, 0, "", 0, "", 1, "payload"], ["id", 0, 0, 0, "", 0, "", "x"]],
+    [
+        ["id"],
+        ["id", 0, 0, "", "", 0, "", 65],
+        ["id", 0, 0, "", "", 0, "", 1, "payload"],
+        ["id", 0, 0, "", "", 0, "", "x"],
+    ],
 )
 def test_enqueue_refuses_a_malformed_call_whole(bench: Bench, tail: list[bytes | str | int]) -> None:
     """Its well-formed items, too."""

@@ -11,7 +11,7 @@ def test_log_appends_a_line(bench: Bench) -> None:
     """A list beside the row, whose size the row knows."""
     job = running(bench)
     answer, changed = changes(bench, lambda: bench.settle("log", job), A=job.id)
-    assert (answer, changed) == ("ok", {"job:A:log: 0 -> 1", "job:A[log_bytes] = 6"})
+    assert (answer, changed) == ("ok", {"job:A:log: 0 -> 1", "job:A[log_bytes] = 6", "job:A[log_lines] = 1"})
     assert bench.look().items(f"job:{job.id}:log") == ("line 0",)
 
 

@@ -6,39 +6,16 @@ afterwards still be in a set, so that it is done once the right is there.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-
 import attrs
 import pytest
 import redis
 
-from echomq.conformance.driver import Driver, connect
 from echomq.conformance.invariants import leftovers
 from echomq.conformance.snapshot import take
-from echomq.embedded import open_server
-from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import Claimed, NewJob
 from echomq.transitions import Closing, Completion, Ending, Failure, Reassignment, Release, Snoozed
+from tests.lua.rights import COMMANDS, EXPIRE, LANES, Ground, add
 
-COMMANDS = (
-    "hget hgetall hmget",
-    "hgetall",
-    "hget",
-    "hmget",
-    "hset",
-    "hdel",
-    "zadd",
-    "zrem",
-    "zscore",
-    "zmscore",
-    "exists",
-    "del",
-    "set",
-    "hincrby",
-    "lpush",
-)
-LANES = (None, "a", "b")
 OF_LANES = (*COMMANDS, "lrange", "ltrim", "rpush", "zcard", "zrange", "hget hmget")
 SETTLING = {
     "complete": lambda c: Completion(c.id, c.token, c.nonce, b""),
@@ -50,84 +27,6 @@ SETTLING = {
     "rate_limited": lambda c: Closing(c.id, c.token, c.nonce, 60_000, "lane"),
 }
 ENDS = {"complete", "end"}
-
-
-class Ground:
-    """A queue, an administrator who may do all, and a user who lacks one right at a time."""
-
-    def __init__(self, url: str) -> None:
-        self.admin = connect(url)
-        self.keys = QueueKeys(queue="rights")
-        self.able = Driver(self.admin, self.keys)
-        scheme, _, where = url.partition("://")
-        self._limited_url = f"{scheme}://limited:x@{where}"
-
-    def lacking(self, command: str) -> Driver:
-        """Make a client whose user may do all but one command."""
-        self.admin.execute_command(
-            "ACL",
-            "SETUSER",
-            "limited",
-            "reset",
-            "on",
-            ">x",
-            "~*",
-            "&*",
-            "+@all",
-            *(f"-{each}" for each in command.split()),
-        )
-        return self.limited()
-
-    def limited(self) -> Driver:
-        """Make a client whose user may do what the last `lacking` left to it."""
-        return Driver(connect(self._limited_url), self.keys)
-
-    def attempt(self, run: Callable[[], object]) -> None:
-        """Do what may be refused."""
-        with contextlib.suppress(redis.ResponseError, redis.exceptions.NoPermissionError):
-            run()
-
-    def drain(self) -> set[str]:
-        """Let every lease end, and complete whatever the queue still has; answer the ids."""
-        done: set[str] = set()
-        for _ in range(20):
-            self.admin.execute_command("EVAL", EXPIRE, 1, self.keys.active)
-            self.admin.execute_command("EVAL", EXPIRE, 1, self.keys.schedule)
-            for lane in (*LANES, "c"):
-                # A lane that was kept from the ring stands there again after the next word about it.
-                for weight in ("2", ""):
-                    self.able.plain("set_lane", lane=lane or "", settings={"paused": "", "weight": weight})
-            jobs = self.able.claim(100).jobs
-            assert len({job.id for job in jobs}) == len(jobs), "a job was leased twice in one claim"
-            for job in jobs:
-                self.able.items("complete", Completion(job.id, job.token, job.nonce, b""))
-                done.add(job.id)
-        return done
-
-
-EXPIRE = "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZADD', KEYS[1], 1, id) end"
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """A server whose users this module makes."""
-    with open_server() as server:
-        yield server.url
-
-
-@pytest.fixture
-def ground(url: str) -> Ground:
-    """A fresh queue."""
-    ground = Ground(url)
-    ground.admin.flushall()
-    return ground
-
-
-def add(ground: Ground, count: int = 3, lanes: tuple[str | None, ...] = (None,)) -> list[str]:
-    """Enqueue jobs that survive many stalls, in each lane in turn."""
-    jobs = [NewJob(max_stalls=100, lane=lanes[n % len(lanes)]) for n in range(count)]
-    ground.able.items("enqueue", *jobs)
-    return [job.id for job in jobs]
 
 
 def make_due(ground: Ground, verb: str) -> None:

@@ -10,13 +10,14 @@ from tests.lua.watching import changes, running
 
 def test_redrive_begins_a_new_life(bench: Bench) -> None:
     """Budgets and the story of the old life go, the dedup key is taken again."""
-    job = running(bench, dedup="k", priority=1)
+    job = running(bench, dedup="k", priority=1, expires="+60000", deadline="+60000")
     bench.settle("progress", job)
     bench.settle("fail", job)
     bench.server.delete(bench.keys.wake)
     answer, changed = changes(bench, lambda: bench.on("redrive", job.id), A=job.id)
     assert answer == ["ok"]
     gone = {f"job:A[{name}] = nothing" for name in ("failures", "error", "kind", "reason", "progress")}
+    gone |= {"job:A[expires_ms] = nothing", "job:A[deadline_ms] = nothing"}
     assert changed - {"job:A[since] = T"} == gone | {
         "dead: gone", "pending[A] = -1.0", "job:A[state] = pending", "dedup:k = A", "wake: 0 -> 1",
         "counts[redriven] = 1", "event redriven A",

@@ -20,6 +20,7 @@ from hypothesis.stateful import run_state_machine_as_test
 import echomq
 from echomq.conformance.machine import machine
 from echomq.conformance.machine_lanes import lanes_machine
+from echomq.conformance.machine_schedules import schedules_machine
 from echomq.conformance.scenarios import SCENARIOS, Outcome, Scenario, run
 from echomq.transitions import ALL_VERBS, Script, load
 
@@ -47,6 +48,12 @@ OFF_BY_ONE = (
     (r"0, 15\)", "0, 14)"),
     (r"0, 15\)", "0, 16)"),
     (r"LIMIT', 0, LEAST_LANES\)", "LIMIT', 0, 0)"),
+    (r"known - 7\)", "known - 8)"),
+    (r"known - 7\)", "known - 6)"),
+    (r"\bMOST_LANES - 1\)", "0)"),
+    (r"', lanes, MOST_LANES\)", "', lanes, 0)"),
+    (r"LIMIT', offset, count\)", "LIMIT', offset, count + 1)"),
+    (r"offset \+ bound - 1\)", "offset + bound)"),
 )
 
 
@@ -166,7 +173,7 @@ def caught_by(mutant: Mutant, server: redis.Redis, *, examples: int = 60) -> str
         report_multiple_bugs=False,
         verbosity=hypothesis.Verbosity.quiet,
     )
-    for make in (lanes_machine, machine):
+    for make in (lanes_machine, machine, schedules_machine):
         try:
             run_state_machine_as_test(make(server, mutant.scripts), settings=settings)
         except Exception:

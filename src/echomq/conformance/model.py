@@ -153,6 +153,12 @@ class Queue:
                     self._reap_one(job)
         return 0 if self.shut(lane) else lane.limits.room(len(self.running(lane.name)))
 
+    def _startable(self, lane: Lane) -> int:
+        """Answer how many of a lane's jobs could start now."""
+        if self.shut(lane):
+            return 0
+        return min(len(self.waiting(lane.name)), lane.limits.room(len(self.running(lane.name))))
+
     def _start(self, job: Job, nonce: str) -> None:
         job.move("claim", State.ACTIVE)
         job.token += 1
@@ -310,7 +316,7 @@ class Queue:
         room = 0 if self.paused or self.closed() else min(count, self.limits.room(len(self.of(State.ACTIVE))))
         waits = False
         if room and lingers and not (by_lane and self.rota.on):
-            seen = sum(len(self.waiting(name)) for name in (self.rota.ring if self.rota.on else [""]))
+            seen = sum(map(self._startable, map(self.rota.lane, self.rota.ring if self.rota.on else [""])))
             waits = 0 < seen < min_size
             room = 0 if waits else room
         late: frozenset[str] = frozenset()

@@ -30,7 +30,9 @@ local function leave_all(id, but, lanes)
     return 0
   end
   for _, state in ipairs(PLACES) do
-    if look(P .. state) == 1 and state == 'pending' and ROTA then touch('') end --!write repair-default
+    local gone = look(P .. state)
+    if state == 'active' then freed = freed + gone end --!write repair-freed
+    if gone == 1 and state == 'pending' and ROTA then touch('') end --!write repair-default
   end
   for lane in pairs(lanes) do
     laned = laned - look(P .. lane_set(lane)) --!write repair-unlaned

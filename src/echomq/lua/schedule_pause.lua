@@ -18,7 +18,7 @@ local key = schedule_key(name)
 local now = call('HMGET', key, 'digest', 'paused', 'slot')
 if not now[1] then return 'EMQGONE' end --!guard gone
 if ARGV[4] == '1' then
-  if now[2] then return 'same' end --!guard rests
+  if now[2] and call('ZSCORE', SCHEDULES, name) == 'inf' then return 'same' end --!guard rests
   call('HSET', key, 'paused', NOW) --!write rest
   stand(name, tonumber(now[3]) or 0, true)
   return 'ok'

@@ -33,8 +33,8 @@ local stood = tonumber(old[2]) or 0
 if stood > 0 and stood <= NOW and not old[3] then slot = stood end --!guard slot-kept
 if not meta[1] then call('HSET', META, 'protocol', VERSION) end --!write meta
 call('HSET', META, 'schedules', 1) --!write schedules
-local words = { 'digest', digest, 'spec', spec, 'origin', origin, 'overlap', overlap, 'priority', priority, 'ends', lifetime, 'lane', lane }
-local stays = { slot = true, count = true, skipped = true, paused = true, last_id = true, last_slot = true, open = true }
+local words = { 'spec', spec, 'origin', origin, 'overlap', overlap, 'priority', priority, 'ends', lifetime, 'lane', lane }
+local stays = { digest = true, slot = true, count = true, skipped = true, paused = true, last_id = true, last_slot = true, open = true }
 for i = 13, #ARGV, 2 do
   words[#words + 1], words[#words + 2] = 'f:' .. ARGV[i], ARGV[i + 1]
 end
@@ -46,5 +46,7 @@ for _, field in ipairs(call('HKEYS', key)) do
   if not stays[field] then call('HDEL', key, field) end --!write definition-forget
 end
 stand(name, slot, old[3])
+-- The last of it: a definition that the server refused in its middle is none, and is made again by whoever says it again.
+call('HSET', key, 'digest', digest) --!write digest
 bell()
 return { old[1] and 'changed' or 'created', NOW }

@@ -91,6 +91,17 @@ def recounts(b: Bench) -> None:
     b.expect("mended", b.count("mended"), 5)
 
 
+@scenario("a slot of the queue that a lost job held is free, and rings for whoever waits for it", 12, 23, 39)
+def slot_freed(b: Bench) -> None:
+    b.configure(limit="1")
+    lost = b.add()
+    b.take()
+    b.add()
+    b.server.delete(b.keys.wake, b.keys.job(lost))
+    b.expect("dropped", b.on("repair", Look("job", lost)), ["dropped 1"])
+    b.expect("rung", b.tokens(), 1)
+
+
 @scenario("the jobs of the lane without a name that leave it close it, if it has no others", 39)
 def default_lane_empties(b: Bench) -> None:
     b.add(lane="a")

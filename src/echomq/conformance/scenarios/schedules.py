@@ -165,6 +165,8 @@ def pauses(b: Bench) -> None:
     with b.unchanged():
         b.expect("again", s.pause(), "same")
     b.expect("nobody is told", b.worker.claim(1).due, False)
+    b.server.zadd(b.keys.schedules, {"s": PAST})
+    b.expect("one that was only half put to rest", (s.pause(), s.found()), ("ok", {"s": float("inf")}))
     b.refuses("fired", "EMQSTALE slot paused", s.fire, "s", PAST)
     b.refuses("at a slot that is over", "EMQSTALE 1", s.resume, slot=PAST)
     b.refuses("by another definition", "EMQSTALE 1", s.resume, digest="e")
