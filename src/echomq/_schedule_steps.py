@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from echomq._definitions import Definition, slot_after
 from echomq._items import MINTS
-from echomq._walks import Ask, Walk
+from echomq._walks import Ask, Once, Walk
 from echomq.errors import (
     InvalidJobError,
     JobNotFoundError,
@@ -18,7 +18,7 @@ from echomq.errors import (
 from echomq.protocol.ids import mint
 from echomq.protocol.refusals import COLLISION, GONE, OK, STALE, Verdict
 from echomq.recurrence import Recurrence, UnreadableSpecError
-from echomq.transitions import read_job, read_schedules
+from echomq.transitions import read_schedules
 from echomq.transitions.schedule_fire import Firing, schedule_fire
 from echomq.transitions.schedule_pause import schedule_pause
 
@@ -84,17 +84,13 @@ def run_now_walk(keys: QueueKeys, name: str) -> Walk[str]:
         firing = Firing(id=id, slot_ms=now_ms, due_ms=0)
         try:
             fire = partial(schedule_fire, keys, name=name, digest=state.digest, slot_ms=0, next_ms=0, firings=[firing])
-            verdicts = yield Ask(fire)
+            verdicts = yield Once("schedule_fire", fire)
         except JobNotFoundError:
             raise ScheduleNotFoundError(name, keys.queue) from None
         except JobStateError as error:
             if not error.actual.startswith(COLLISION):
                 raise
-            # Another producer's; or our own, when the call was sent again after its reply was lost.
-            job = yield Ask(partial(read_job, keys, id=id))
-            if job is not None and (job.record.schedule, job.record.slot_ms) == (name, now_ms):
-                return id
-            continue
+            continue  # another producer's
         if not verdicts[0].ok:
             raise verdicts[0].error(id=id, queue=keys.queue) or ServerError(str(verdicts[0]))
         return id

@@ -52,6 +52,17 @@ class Ask:
 
 @final
 @attrs.frozen
+class Once:
+    """Run a transition that must not run twice."""
+
+    verb: str
+    """Its verb."""
+    build: Callable[[Call], Transition[Any]]
+    """Makes it, for the number of the call."""
+
+
+@final
+@attrs.frozen
 class Each:
     """Run a multi-item verb. Answered by a verdict or an error for each item, in order."""
 
@@ -97,7 +108,7 @@ class Tell:
     """How many by now."""
 
 
-Step = Ask | Each | Plain | Rows | Wait | Tell
+Step = Ask | Once | Each | Plain | Rows | Wait | Tell
 """What a walk may want."""
 Walk = Generator[Step, Any, R]
 """A walk that returns an R."""
@@ -166,6 +177,8 @@ async def perform(queue: QueueBase, step: Step, progress: Callable[[int], Awaita
     match step:
         case Ask(build):
             return await wire.run(build(Call(wire.tag)))
+        case Once(verb, build):
+            return await wire.remembered(queue.keys, build, verb=verb)
         case Each(verb, items):
             return await wire.group(queue.keys, verb).many(items)
         case Plain(args):

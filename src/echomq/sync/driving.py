@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from echomq._walks import Ask, Each, Outcomes, Plain, Rows, Step, Tell, Wait, Walk, chunks
+from echomq._walks import Ask, Each, Once, Outcomes, Plain, Rows, Step, Tell, Wait, Walk, chunks
 from echomq.errors import EchoMQError
 from echomq.transitions import MAX_ITEMS, MULTI, read_job
 
@@ -25,6 +25,8 @@ def perform(runner: Runner, keys: QueueKeys, step: Step, progress: Callable[[int
     match step:
         case Ask(build):
             return runner.run(build(runner.call()))
+        case Once(verb, build):
+            return runner.remembered(keys, verb, build)
         case Each(verb, items):
             return each(runner, keys, verb, items)
         case Plain(args):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, final
 
 import anyio
@@ -37,7 +38,6 @@ from echomq.worker.signals import Signal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from echomq.protocol.refusals import Verdict
     from echomq.transitions import SchedulePage, ScheduleState, Transition
     from echomq.worker.calls import QueueCalls
 
@@ -224,12 +224,12 @@ class Timetable:
     async def _fire(self, line: _Line, state: ScheduleState, firings: list[Firing], next_ms: int) -> bool:
         """Fire the slot at which the schedule stands; False: it stands there no more, or the next slot is over too."""
         for _ in range(MINTS):
-            call: Transition[list[Verdict]] = schedule_fire(
-                line.calls.keys, self._call(line), name=state.name, digest=state.digest, slot_ms=state.slot_ms,
+            fire = partial(
+                schedule_fire, line.calls.keys, name=state.name, digest=state.digest, slot_ms=state.slot_ms,
                 next_ms=next_ms, firings=firings,
             )  # fmt: skip
             try:
-                await line.calls.wire.run(call, route="bulk")
+                await line.calls.wire.remembered(line.calls.keys, fire, verb="schedule_fire", route="bulk")
             except JobNotFoundError:
                 return False
             except JobStateError as error:
