@@ -103,7 +103,7 @@ MIDDLEWARES = (
     _m(
         "a middleware that hangs after its handler is not shown",
         (AROUND, "        outcome = await self._handle()\n        self._show()\n", "        outcome = await self._handle()\n"),
-        by="worker/around::around_handling_that_hangs_is_shown_in_the_log[trio]",
+        by="worker/around_ends::around_handling_that_hangs_is_shown_in_the_log[trio]",
     ),
     _m(
         "the last middleware is the outermost",
@@ -123,12 +123,12 @@ MIDDLEWARES = (
     _m(
         "a middleware takes a process's traceback away",
         (AROUND, " or outcome.record is not None:", ":"),
-        by="worker/around::around_handling_is_around_a_process[trio]",
+        by="worker/around_ends::around_handling_is_around_a_process[trio]",
     ),
     _m(
         "with middleware the wait for a thread counts",
         (EXECUTE, "        if handler.is_async:\n            lease.limit(timeout)  # else", "        if True:\n            lease.limit(timeout)  # else"),
-        by="worker/around::around_handling_does_not_count_the_wait_for_a_thread[trio]",
+        by="worker/around_ends::around_handling_does_not_count_the_wait_for_a_thread[trio]",
     ),
     _m(
         "pieces of the old payload stay",
@@ -138,12 +138,12 @@ MIDDLEWARES = (
     _m(
         "an item of a batch that cannot be decoded is handled",
         (BATCH_RUN, "                del self._by_item[item]\n                self._finish(entry, loaded)\n        batch.items", "                pass\n        batch.items"),
-        by="worker/around::around_handling_may_turn_a_batchs_payloads_back[trio]",
+        by="worker/around_batches::around_handling_may_turn_a_batchs_payloads_back[trio]",
     ),
     _m(
         "a batch of which nothing is left is handled",
         (BATCH_RUN, "if any(map(self.is_live, batch.items)) else Returned(None)", "if True else Returned(None)"),
-        by="worker/around::around_handling_of_a_batch_that_is_all_poison_calls_nobody[trio]",
+        by="worker/around_batches::around_handling_of_a_batch_that_is_all_poison_calls_nobody[trio]",
     ),
     _m(
         "what a middleware swallows of an enqueue is lost",
@@ -191,12 +191,12 @@ SHARED = (
     _m(
         "what is being opened is not cancelled by a stop",
         (RUN, "        self._resources.stop()\n", ""),
-        by="worker/resources::resource_that_hangs_at_open_is_cancelled[trio-stopped]",
+        by="worker/resources_breaking::resource_that_hangs_at_open_is_cancelled[trio-stopped]",
     ),
     _m(
         "more is opened after a stop",
         (RESOURCES, "        if self._stopping:\n            return\n", ""),
-        by="worker/resources::resource_that_opens_in_spite_of_a_stop_is_the_last[trio]",
+        by="worker/resources_breaking::resource_that_opens_in_spite_of_a_stop_is_the_last[trio]",
     ),
     _m(
         "a stop cancels what is open too",
@@ -216,17 +216,17 @@ SHARED = (
     _m(
         "an error of a provider is only logged",
         (RESOURCES, "            self._failed(error)\n", ""),
-        by="worker/resources::resource_error_at_close_is_raised_by_run[trio]",
+        by="worker/resources_breaking::resource_error_at_close_is_raised_by_run[trio]",
     ),
     _m(
         "a provider that ends by itself is not noticed",
         (RESOURCES, "            self._check_unneeded(provider)\n", ""),
-        by="worker/resources::resource_that_ends_by_itself_stops_the_worker[trio]",
+        by="worker/resources_breaking::resource_that_ends_by_itself_stops_the_worker[trio]",
     ),
     _m(
         "a cancellation is a failure of the provider",
         (RESOURCES, "            if holds(error, anyio.get_cancelled_exc_class()):", "            if False:"),
-        by="worker/resources::resource_that_hangs_at_close_is_cancelled[trio]",
+        by="worker/resources_breaking::resource_that_hangs_at_close_is_cancelled[trio]",
     ),
     _m(
         "what is injected takes a place of the arguments",

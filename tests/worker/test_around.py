@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -15,12 +13,9 @@ from structlog.testing import capture_logs
 
 from echomq import (
     App,
-    Batch,
     Discard,
-    Fixed,
     HandlerCall,
     Job,
-    JobBatch,
     JobCall,
     JobFailedError,
     Retry,
@@ -28,7 +23,6 @@ from echomq import (
     SyncJob,
 )
 from echomq.protocol.failures import ErrorRecord
-from tests.worker import process_jobs
 from tests.worker.support import Peek, running, until
 
 pytestmark = pytest.mark.anyio
@@ -321,277 +315,6 @@ async def test_around_handling_payload_is_bytes(app: App, queue_name: str, peek:
         handle = await task.enqueue(1)
         await until(lambda: peek.state(handle.id) == "dead")
     assert error_of(peek, handle.id).message == "a payload is bytes, not 'text'"
-
-
-@pytest.mark.parametrize("where", ["before", "within", "after"])
-async def test_around_handling_is_cancelled_with_its_job(app: App, queue_name: str, peek: Peek, where: str) -> None:
-    """A person's cancel reaches it wherever it is; what it cleans up still has the lease."""
-    began, told = anyio.Event(), []
-
-    @app.task(queue=queue_name)
-    async def handle() -> None:
-        if where == "within":
-            began.set()
-            await anyio.sleep_forever()
-
-    @app.around_handling
-    async def waits(job: Job, call: HandlerCall) -> Any:
-        try:
-            if where == "before":
-                began.set()
-                await anyio.sleep_forever()
-            await call()
-            began.set()
-            await anyio.sleep_forever()
-        except anyio.get_cancelled_exc_class():
-            told.append(job.cancel_reason)
-            with anyio.CancelScope(shield=True):
-                await job.log("left")
-            raise
-
-    async with app, running(app):
-        job = await handle.enqueue()
-        await began.wait()
-        await app.queue(queue_name).cancel(job.id)
-        await until(lambda: not peek.active())
-    assert told == ["cancelled"]
-    assert peek.count("cancelled") == 1
-
-
-async def test_around_handling_is_within_the_timeout(app: App, queue_name: str, peek: Peek) -> None:
-    """A middleware that hangs is the attempt's failure."""
-    task = declare(app, queue_name, "coroutine", timeout=0.05, backoff=Fixed(600))
-
-    @app.around_handling
-    async def hangs(job: Job, call: HandlerCall) -> Any:
-        await call()
-        await anyio.sleep_forever()
-
-    async with app, running(app):
-        job = await task.enqueue(1)
-        await until(lambda: peek.state(job.id) == "schedule")
-    assert error_of(peek, job.id).type == "TimeoutError"
-
-
-async def test_around_handling_is_given_back_at_shutdown(app: App, queue_name: str, peek: Peek) -> None:
-    """The handler is cancelled through it, and the job is pending again."""
-    began = anyio.Event()
-
-    @app.task(queue=queue_name)
-    async def handle() -> None:
-        began.set()
-        await anyio.sleep_forever()
-
-    @app.around_handling
-    async def plain(job: Job, call: HandlerCall) -> Any:
-        return await call()
-
-    async with app:
-        async with running(app):
-            job = await handle.enqueue()
-            await began.wait()
-        assert peek.state(job.id) == "pending"
-
-
-async def test_around_handling_hears_of_a_threads_error(app: App, queue_name: str, peek: Peek) -> None:
-    """What a plain function raises is raised at the call, in the event loop; the thread is the handler's own."""
-    threads: list[int] = []
-
-    @app.task(queue=queue_name, max_attempts=1)
-    def handle() -> None:
-        threads.append(threading.get_ident())
-        raise SystemExit(3)
-
-    @app.around_handling
-    async def hears(job: Job, call: HandlerCall) -> Any:
-        threads.append(threading.get_ident())
-        try:
-            await call()
-        except SystemExit as error:
-            raise LookupError(error.code) from error
-
-    async with app, running(app):
-        job = await handle.enqueue()
-        await until(lambda: peek.state(job.id) == "dead")
-    assert threads[0] != threads[1]
-    assert error_of(peek, job.id).type == "LookupError"
-
-
-async def test_around_handling_that_hangs_is_shown_in_the_log(
-    app: App, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What will not end is named with the line where it stands, also when its handler has ended."""
-    task, free = declare(app, queue_name, "coroutine", timeout=0.05), anyio.Event()
-
-    @app.around_handling
-    async def stubborn(job: Job, call: HandlerCall) -> Any:
-        await call()
-        with anyio.CancelScope(shield=True):
-            await free.wait()
-
-    with capture_logs() as logs:
-        async with app, running(app, cleanup=0.1):
-            await task.enqueue(1)
-            await until(lambda: [line for line in logs if line["event"] == "handler_will_not_end"])
-            free.set()
-    (line,) = (line for line in logs if line["event"] == "handler_will_not_end")
-    assert "in stubborn" in line["stack"]
-
-
-async def test_around_handling_is_around_a_process(app: App, queue_name: str, peek: Peek) -> None:
-    """The payload is replaced before the process gets its arguments; what it raises is raised at the call, and tells where."""
-    seen = []
-
-    @app.around_handling
-    async def around(job: Job, call: HandlerCall) -> Any:
-        assert type(job) is Job
-        await job.log("on its way")
-        try:
-            return await call(payload=b'{"args":[2,3]}' if job.task == "add" else None)
-        except LookupError as error:
-            seen.append(str(error))
-            raise
-
-    add = app.task(name="add", queue=queue_name, result_ttl=60, run_in="process")(process_jobs.add)
-    fail = app.task(name="fail", queue=queue_name, max_attempts=1, run_in="process")(process_jobs.fail)
-    async with app, running(app):
-        assert await (await add.enqueue(0, 0)).result(timeout=20) == 5
-        job = await fail.enqueue("deep")
-        await until(lambda: peek.state(job.id) == "dead")
-    assert seen == ["deep"]
-    assert "process_jobs.py" in error_of(peek, job.id).traceback
-
-
-async def test_around_handling_does_not_count_the_wait_for_a_thread(app: App, queue_name: str) -> None:
-    """A plain function's timeout begins when its thread is had, middleware or not."""
-
-    @app.around_handling
-    async def around(job: Job, call: HandlerCall) -> Any:
-        return await call()
-
-    @app.task(queue=queue_name, timeout=0.4, result_ttl=60, max_attempts=1)
-    def handle() -> str:
-        time.sleep(0.25)
-        return "done"
-
-    async with app, running(app, threads=1):
-        handles = [await handle.enqueue() for _ in range(3)]
-        assert [await each.result(timeout=10) for each in handles] == ["done"] * 3
-
-
-# --- batches ----------------------------------------------------------------------------------
-
-
-def declare_batch(app: App, queue: str, handled: list[Any], **options: Any) -> Any:
-    """A task of batches that notes its items."""
-
-    @app.task(queue=queue, batch=Batch(max_size=3, linger=0.5), result_ttl=60, **options)
-    async def handle(batch: JobBatch[int]) -> None:
-        handled.append([item.value for item in batch])
-        for item in batch:
-            batch.done(item, item.value * 2)
-
-    return handle
-
-
-async def test_around_handling_is_once_around_a_batch(app: App, queue_name: str) -> None:
-    """It gets the batch, its items without values until it calls; what it returns is nobody's result."""
-    handled: list[Any] = []
-    task, seen = declare_batch(app, queue_name, handled), []
-
-    @app.around_handling
-    async def around(batch: JobBatch[Any], call: HandlerCall) -> Any:
-        assert type(batch) is JobBatch
-        seen.append([(item.payload, item.value) for item in batch])
-        assert await call() is None
-        seen.append([item.value for item in batch.items])
-        return "ignored"
-
-    async with app, running(app):
-        handles = [await task.enqueue(n) for n in range(3)]
-        assert [await each.result(timeout=10) for each in handles] == [0, 2, 4]
-    assert handled == [[0, 1, 2]]
-    assert seen == [[(b'{"args":[%d]}' % n, None) for n in range(3)], [0, 1, 2]]
-
-
-async def test_around_handling_may_turn_a_batchs_payloads_back(app: App, queue_name: str, peek: Peek) -> None:
-    """By item; what cannot be decoded then is settled alone, and the handler does not see it."""
-    handled: list[Any] = []
-    task = declare_batch(app, queue_name, handled)
-
-    @app.around_handling
-    async def around(batch: JobBatch[Any], call: HandlerCall) -> Any:
-        values = {b'{"args":[0]}': b'{"args":[100]}', b'{"args":[1]}': b"poison"}
-        return await call(payload={item: values[item.payload] for item in batch if item.payload in values})
-
-    async with app, running(app):
-        handles = [await task.enqueue(n) for n in range(3)]
-        assert await handles[0].result(timeout=10) == 200
-        assert await handles[2].result(timeout=10) == 4
-        await until(lambda: peek.state(handles[1].id) == "dead")
-    assert handled == [[100, 2]]
-
-
-async def test_around_handling_of_a_batch_that_is_all_poison_calls_nobody(
-    app: App, queue_name: str, peek: Peek
-) -> None:
-    """Nothing is left to be handled; the middleware goes on."""
-    handled: list[Any] = []
-    declare_batch(app, queue_name, handled)
-    seen = []
-
-    @app.around_handling
-    async def around(batch: JobBatch[Any], call: HandlerCall) -> Any:
-        seen.append(await call())
-
-    async with app, running(app):
-        jobs = [await app.queue(queue_name).enqueue(b"no call", task="handle") for _ in range(2)]
-        await until(lambda: all(peek.state(job.id) == "dead" for job in jobs))
-    assert handled == []
-    assert set(seen) == {None}
-
-
-@pytest.mark.parametrize(
-    ("payload", "message"),
-    [
-        (b"x", "the payloads of a batch are a mapping of its items to bytes, not b'x'"),
-        ({"no item": b"x"}, "the payloads of a batch are by its items, and this is none: 'no item'"),
-    ],
-)
-async def test_around_handling_of_a_batch_wants_payloads_by_item(
-    app: App, queue_name: str, peek: Peek, payload: Any, message: str
-) -> None:
-    """Anything else fails all of the batch."""
-    task = declare_batch(app, queue_name, [], max_attempts=1)
-
-    @app.around_handling
-    async def around(batch: JobBatch[Any], call: HandlerCall) -> Any:
-        await call(payload=payload)
-
-    async with app, running(app):
-        job = await task.enqueue(1)
-        await until(lambda: peek.state(job.id) == "dead")
-    assert error_of(peek, job.id).message == message
-
-
-async def test_around_handling_that_swallows_a_batchs_error_completes_it(app: App, queue_name: str) -> None:
-    """Items that are not settled are done; one that never calls completes them too."""
-
-    @app.task(queue=queue_name, batch=Batch(max_size=2), result_ttl=60)
-    async def handle(batch: JobBatch[int]) -> None:
-        raise LookupError
-
-    @app.around_handling
-    async def around(batch: JobBatch[Any], call: HandlerCall) -> Any:
-        try:
-            if batch.items[0].headers:
-                await call()
-        except LookupError:
-            pass
-
-    async with app, running(app):
-        assert await (await handle.enqueue(1)).result(timeout=10) is None
-        assert await (await handle.options(headers={"call": "1"}).enqueue(1)).result(timeout=10) is None
 
 
 # --- declaring --------------------------------------------------------------------------------
