@@ -13,8 +13,6 @@ from echomq._definitions import Definition, define
 from echomq._logs import Told, get_logger
 from echomq._schedule_steps import put_walk
 from echomq._walks import drive
-from echomq.errors import EchoMQError
-from echomq.middleware import passed
 from echomq.schedules import was_removed
 from echomq.tasks import JobCall
 from echomq.transitions import Call, schedule_remove
@@ -142,7 +140,7 @@ class AppSchedules:
             for declared in left:
                 try:
                     await self._put(declared)
-                except EchoMQError as error:
+                except Exception as error:  # noqa: BLE001 - middleware is the user's; the worker has other work
                     failed.append(declared)
                     if told.is_new(str(error), declared.name):
                         _log.warning(
@@ -154,9 +152,8 @@ class AppSchedules:
                 pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _put(self, declared: _Declared) -> str:
-        definition = attrs.evolve(declared, call=passed(declared.call)).define()
         queue = self._app.queue(declared.call.queue)
-        outcome = await drive(queue, put_walk(queue.keys, definition, origin=self._app.origin))
+        outcome = await drive(queue, put_walk(queue.keys, declared.define(), origin=self._app.origin))
         if outcome != "same":
             _log.info("schedule_defined", schedule=declared.name, queue=queue.name, outcome=outcome)
         return outcome

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from echomq._options import JobOptions
+from echomq.middleware import passed
 from echomq.protocol._convert import shown
 from echomq.protocol.keys import check_schedule_name
 from echomq.protocol.newjob import NewJob
@@ -16,6 +17,8 @@ from echomq.transitions.schedule_put import PutReply, schedule_put
 from echomq.transitions.schedules import ENDED, OVERLAPS, Overlap
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from echomq._options import EnqueueOptions
     from echomq.protocol.keys import QueueKeys
     from echomq.tasks import JobCall
@@ -42,18 +45,21 @@ class Definition:
     """Its slots."""
     overlap: Overlap
     """What a slot does while the last one's job is not over."""
-    job: NewJob
-    """What its jobs are."""
     spec: bytes
     """The recurrence, spelled."""
     digest: str
-    """Of all of this but the name: the same definition from another process has the same one."""
+    """Of slots, overlap and what is enqueued: the same definition from another process has the same one. What middleware
+    makes of the call is no part of it: a trace's headers are others at each start."""
+    make: Callable[[], NewJob] = attrs.field(eq=False)
+    """Makes what its jobs are, after middleware; asked when there is something to send."""
 
-    def put(self, keys: QueueKeys, call: Call, *, origin: str, now_ms: int, made: int) -> Transition[PutReply]:
+    def put(
+        self, keys: QueueKeys, call: Call, *, job: NewJob, origin: str, now_ms: int, made: int
+    ) -> Transition[PutReply]:
         """Make the call that defines it, seen from a moment of the server's clock."""
         return schedule_put(
             keys, call, name=self.name, digest=self.digest, spec=self.spec, origin=origin, overlap=self.overlap,
-            slot_ms=slot_after(self.recurrence, now_ms, made), job=self.job,
+            slot_ms=slot_after(self.recurrence, now_ms, made), job=job,
         )  # fmt: skip
 
 
@@ -86,26 +92,33 @@ def define(
     check_schedule_name(name)
     if overlap not in OVERLAPS:
         raise ValueError(f"overlap is one of {', '.join(OVERLAPS)}, not {shown(overlap)}")
-    if isinstance(call, bytes):
-        chosen, payload = JobOptions.of(options or {}), call
-    else:
+    options = options or {}
+    if not isinstance(call, bytes):
         if task:
             raise ValueError(f"task={task!r} is for a payload; the call is one of task {call.task!r} already")
         if queue and call.queue != queue:
             raise ValueError(f"the call is one for queue {call.queue!r}, and this schedule's is {queue!r}")
-        chosen, payload, task = call.options.with_(options or {}), call.payload, call.task
+    job = _job(call, task, options)
+    spec = recurrence.spell()
+    _id, priority, _due, ends, _dedup, _rule, lane, _count, *fields = job.arguments()
+    return Definition(
+        name=name, recurrence=recurrence, overlap=overlap, spec=spec,
+        digest=_digest(spec, overlap, priority, ends, lane, *fields),
+        make=lambda: _job(call if isinstance(call, bytes) else passed(call), task, options),
+    )  # fmt: skip
+
+
+def _job(call: JobCall[Any] | bytes, task: str, options: EnqueueOptions) -> NewJob:
+    if isinstance(call, bytes):
+        chosen, payload = JobOptions.of(options), call
+    else:
+        chosen, payload, task = call.options.with_(options), call.payload, call.task
     for field, (option, why) in _SENSELESS.items():
         if field in chosen.fields:
             raise ValueError(f"{option}: a recurring job cannot have it: {why}")
     job = chosen.model(task, payload)
-    if job.headers:
-        job = attrs.evolve(job, headers=dict(sorted(job.headers.items())))  # an order of no meaning is not part of it
-    spec = recurrence.spell()
-    _id, priority, _due, ends, _dedup, _rule, lane, _count, *fields = job.arguments()
-    return Definition(
-        name=name, recurrence=recurrence, overlap=overlap, job=job, spec=spec,
-        digest=_digest(spec, overlap, priority, ends, lane, *fields),
-    )  # fmt: skip
+    # An order of no meaning is no part of the definition.
+    return attrs.evolve(job, headers=dict(sorted(job.headers.items()))) if job.headers else job
 
 
 def slot_after(recurrence: Recurrence, now_ms: int, made: int) -> int:

@@ -41,9 +41,9 @@ def put_walk(keys: QueueKeys, definition: Definition, *, origin: str) -> Walk[De
         if stands.digest == definition.digest:
             return "same"
         made = stands.count
-    now_ms = page.now_ms
+    now_ms, job = page.now_ms, definition.make()
     for _ in range(TRIES):
-        reply = yield Ask(partial(definition.put, keys, origin=origin, now_ms=now_ms, made=made))
+        reply = yield Ask(partial(definition.put, keys, job=job, origin=origin, now_ms=now_ms, made=made))
         if reply.outcome != "stale":
             outcome: DefineOutcome = reply.outcome
             return outcome

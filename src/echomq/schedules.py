@@ -18,7 +18,6 @@ from echomq._options import EnqueueOptions
 from echomq._schedule_steps import DefineOutcome, pause_walk, put_walk, resume_walk, run_now_walk
 from echomq._walks import drive
 from echomq.errors import EchoMQError
-from echomq.middleware import passed
 from echomq.protocol.keys import check_schedule_name
 from echomq.protocol.times import from_unix_ms
 from echomq.recurrence import Missed, Recurrence, UnreadableSpecError
@@ -175,7 +174,6 @@ class Schedules:
             every=every, cron=cron, tz=tz, start=start, end=end, limit=limit, missed=missed, jitter=jitter
         )
         queue = self._queue
-        call = call if isinstance(call, bytes) else passed(call)
         definition = define(name, call, recurrence, overlap=overlap, task=task, options=options, queue=queue.name)
         return await drive(queue, put_walk(queue.keys, definition, origin=""))
 

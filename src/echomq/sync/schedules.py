@@ -10,7 +10,6 @@ from echomq._definitions import define
 from echomq._items import check_count, check_offset
 from echomq._options import EnqueueOptions
 from echomq._schedule_steps import DefineOutcome, pause_walk, put_walk, resume_walk, run_now_walk
-from echomq.middleware import passed
 from echomq.protocol.keys import check_schedule_name
 from echomq.recurrence import Missed, Recurrence
 from echomq.schedules import PAGE, ScheduleInfo, SchedulePage, next_offset, was_removed
@@ -55,7 +54,6 @@ class Schedules:
             every=every, cron=cron, tz=tz, start=start, end=end, limit=limit, missed=missed, jitter=jitter
         )
         queue = self._queue
-        call = call if isinstance(call, bytes) else passed(call)
         definition = define(name, call, recurrence, overlap=overlap, task=task, options=options, queue=queue.name)
         return drive(queue.runner, queue.keys, put_walk(queue.keys, definition, origin=""))
 
