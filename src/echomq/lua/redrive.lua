@@ -16,6 +16,9 @@
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
+local OF_THE_LAST_LIFE = {
+  'failures', 'stalls', 'error', 'cancel', 'kind', 'reason', 'holder', 'progress', 'unfit_since', 'expires_ms', 'deadline_ms',
+}
 local verdicts = each(3, 1, function(at)
   local id = ARGV[at]
   local row = read(id)
@@ -31,7 +34,7 @@ local verdicts = each(3, 1, function(at)
     if not holder or holder ~= id then call('SET', key, id) end --!write redrive-dedup
   end
   place(id, row, 'pending', -row.priority)
-  call('HDEL', row_key(id), 'failures', 'stalls', 'error', 'cancel', 'kind', 'reason', 'holder', 'progress', 'unfit_since', 'expires_ms', 'deadline_ms') --!write redrive-reset
+  call('HDEL', row_key(id), unpack(OF_THE_LAST_LIFE)) --!write redrive-reset
   tally('redriven')
   emit('redriven', id)
   return 'ok'

@@ -106,7 +106,8 @@ local function job(id, hint)
   end
   wrong = wrong + mend_lease(id, row, lanes)
   -- A window's key goes by itself, also while the job lives.
-  local owed = row.dedup and (ready or row.state == 'schedule' or row.state == 'active') and call('HEXISTS', row_key(id), 'dedup_window_ms') == 0 --!guard repair-owed
+  local lives = ready or row.state == 'schedule' or row.state == 'active'
+  local owed = row.dedup and lives and call('HEXISTS', row_key(id), 'dedup_window_ms') == 0 --!guard repair-owed
   if owed and call('SETNX', P .. 'dedup:' .. row.dedup, id) == 1 then --!guard repair-dedup
     wrong = wrong + 1
   end
