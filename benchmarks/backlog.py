@@ -142,7 +142,7 @@ class Queue:
     async def _drain(self, jobs: int) -> None:
         while jobs:
             command = self._command("claim", min(jobs, PER_CALL), *self._claim_tail)
-            claimed = (await self._link.call(*command))[2:]
+            claimed = (await self._link.call(*command))[3:]
             nonce = f"{TAG}.{self._number}"
             items: list[Any] = []
             for id, token, _row in claimed:

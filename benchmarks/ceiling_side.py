@@ -155,7 +155,7 @@ async def work(
                 await link.send(*commands)
                 if len(commands) > 1:
                     await link.reply()
-                jobs = (await link.reply())[2:]
+                jobs = (await link.reply())[3:]
                 nonce = f"{TAG}.{commands[-1][6]}"
                 for id, token, row in jobs:
                     running += 1

@@ -246,7 +246,7 @@ def main(*, jobs: int, due: int, quick: bool, as_markdown: bool, output: Path | 
         Progress(*columns, console=Console(stderr=True)) as progress,
         start_side("ping", "ping", server.url) as pinger,
     ):
-        result = describe(server.url) | {"jobs": jobs, "due": due}
+        result = describe(server.url) | {"sizes": {"jobs": jobs, "due_at_once": due, "picked": picked}}
         task = progress.add_task("an idle worker", total=picked)
         result["late_ms"] = trio.run(_lateness, server.url, picked, lambda n: progress.advance(task, n))
         read_line(pinger)

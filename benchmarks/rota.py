@@ -80,7 +80,7 @@ class Rota:
         found = []
         for nonce in nonces:
             reply = await self._link.reply()
-            found.append((reply[1], [(id.decode(), int(token), nonce) for id, token, _row in reply[2:]]))
+            found.append((reply[1], [(id.decode(), int(token), nonce) for id, token, _row in reply[3:]]))
         return found
 
     async def complete(self, jobs: Sequence[Job]) -> None:

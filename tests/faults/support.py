@@ -7,14 +7,12 @@ from typing import Any
 import redis
 
 from echomq import transitions
-from echomq.conformance.items import NOTES, SETTLING, make_item
+from echomq.conformance.items import make_item
 from echomq.conformance.snapshot import scan
 from echomq.protocol.keys import QueueKeys
-from echomq.protocol.records import Claimed, NewJob
-from echomq.transitions import ALL_VERBS, MULTI, Call, CancelRequest, Reassignment, Transition
-
-FENCED = (*SETTLING, *NOTES, "rate_limited")
-"""The verbs on behalf of a claim."""
+from echomq.protocol.records import Claimed
+from echomq.transitions import ALL_VERBS, MULTI, Call, Transition
+from tests.sample_calls import FENCED, arguments_of, items_of
 
 
 def frozen(server: redis.Redis, keys: QueueKeys) -> dict[bytes, Any]:
@@ -27,24 +25,9 @@ def call_of(verb: str, keys: QueueKeys, call: Call, held: Claimed, other: str) -
     """Make a call that works on a queue at rest: fenced verbs for the job that is held, the others on another."""
     if verb in FENCED:
         return MULTI[verb](keys, call, [make_item(verb, held.id, held.token, held.nonce, 1)])
-    match verb:
-        case "enqueue":
-            return MULTI[verb](keys, call, [NewJob(payload=b"new")])
-        case "cancel":
-            return MULTI[verb](keys, call, [CancelRequest(other, "why")])
-        case "remove" | "redrive":
-            return MULTI[verb](keys, call, [other])
-        case "reassign":
-            return MULTI[verb](keys, call, [Reassignment(other, "lane")])
-    arguments: dict[str, dict[str, Any]] = {
-        "claim": {"count": 9, "lease_ms": 1000},
-        "configure": {"settings": {"events": "none"}},
-        "browse": {"state": "pending"},
-        "read_job": {"id": other},
-        "read_lanes": {"names": ["lane"]},
-        "set_lane": {"lane": "lane", "settings": {"weight": "2"}},
-    }
-    made: Transition[Any] = getattr(transitions, verb)(keys, call, **arguments.get(verb, {}))
+    if verb in MULTI:
+        return MULTI[verb](keys, call, items_of(verb, other))
+    made: Transition[Any] = getattr(transitions, verb)(keys, call, **arguments_of(verb, other))
     return made
 
 

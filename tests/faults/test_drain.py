@@ -152,7 +152,8 @@ class Soak:
             self.join(stack)  # this one stays
             self.join(stack)
             looks, changes = 0, 0
-            while not (self.enqueued == self.jobs and self.peek.empty()):
+            # On a busy machine the last jobs may end before the turn of the last exchange has come.
+            while not (self.enqueued == self.jobs and self.peek.empty() and changes == self.changes):
                 assert time.monotonic() - began < 1700
                 self.feed()
                 self.clear_dead()
@@ -166,7 +167,6 @@ class Soak:
                     self.leave(self.workers[1])
                 time.sleep(0.02)
             self.look(began)
-            assert changes == self.changes
             while self.workers:
                 self.leave(self.workers[-1])
         while self.client.exists(self.peek.keys.dead):

@@ -20,18 +20,8 @@ from echomq.conformance.scenarios import SCENARIOS, run
 from echomq.conformance.snapshot import Snapshot, take
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import NewJob
-from echomq.transitions import (
-    ALL_VERBS,
-    MULTI,
-    Call,
-    CancelRequest,
-    Firing,
-    Look,
-    NewTime,
-    Reassignment,
-    Transition,
-    load,
-)
+from echomq.transitions import ALL_VERBS, MULTI, Call, Transition, load
+from tests.sample_calls import FENCED, arguments_of, items_of
 
 # One fixture plays every scenario, watched: on a busy machine that alone takes a minute.
 pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("watched scenarios")]
@@ -53,50 +43,13 @@ CALL = Call("tag", 1)
 def _items(verb: str) -> list[Any]:
     if verb == "enqueue":
         return [NewJob(payload=b"x"), NewJob(task="t", dedup="k", headers={"a": "b"})]
-    if verb in {"remove", "redrive"}:
-        return ["a", "b"]
-    if verb == "reassign":
-        return [Reassignment("a", "x"), Reassignment("b", "")]
-    if verb == "cancel":
-        return [CancelRequest("a", "why"), CancelRequest("b", "why")]
-    if verb == "reschedule":
-        return [NewTime("a", "+5"), NewTime("b", "0")]
-    if verb == "repair":
-        return [Look("job", "a"), Look("dedup", "k")]
-    return [make_item(verb, id, 1, "n.1") for id in "ab"]
+    if verb in FENCED:
+        return [make_item(verb, id, 1, "n.1") for id in "ab"]
+    return items_of(verb, "a", "b")
 
 
 def _plain(verb: str) -> Transition[Any]:
-    arguments: dict[str, dict[str, Any]] = {
-        "claim": {"count": 1, "lease_ms": 1000},
-        "configure": {"settings": {"events": "all"}},
-        "browse": {"state": "dead"},
-        "read_job": {"id": "a"},
-        "read_lanes": {"names": ["a"]},
-        "find": {"state": "dead"},
-        "obliterate": {"names": ["a"]},
-        "read_schedules": {"names": ["a"]},
-        "schedule_put": {
-            "name": "a",
-            "digest": "d",
-            "spec": b"{}",
-            "origin": "",
-            "overlap": "allow",
-            "slot_ms": 1,
-            "job": NewJob(payload=b"x"),
-        },
-        "schedule_fire": {
-            "name": "a",
-            "digest": "d",
-            "slot_ms": 1,
-            "next_ms": 2,
-            "firings": [Firing(id="a", slot_ms=1, due_ms=1)],
-        },
-        "schedule_pause": {"name": "a", "paused": True},
-        "schedule_remove": {"name": "a"},
-        "set_lane": {"lane": "a", "settings": {"weight": "2"}},
-    }
-    made: Transition[Any] = getattr(transitions, verb)(KEYS, CALL, **arguments.get(verb, {}))
+    made: Transition[Any] = getattr(transitions, verb)(KEYS, CALL, **arguments_of(verb))
     return made
 
 

@@ -27,7 +27,7 @@ def test_killed_workers_jobs_are_recovered_by_a_parked_one(server_url: str, queu
     """SIGKILL under load: within a lease and a second of the last renewal everything runs elsewhere, and is done once."""
     all_events(peek)
     with worker_process(server_url, queue_name, "--concurrency", "5", *OPTIONS) as victim:
-        jobs = [put(peek, "sleeper", 2.2, max_attempts=1) for _ in range(5)]
+        jobs = [put(peek, "sleeper", 4, max_attempts=1) for _ in range(5)]
         wait_until(lambda: sum(line.startswith("began") for line in victim.told()) == 5)
         with worker_process(server_url, queue_name, *OPTIONS) as survivor:
             survivor.wait_for("worker_started")
