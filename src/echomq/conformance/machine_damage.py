@@ -53,27 +53,23 @@ class Damage(Stage):
                 self.server.zrem(base + self.place_of(job), job.id)
                 self.counted(-1 if laned else 0)
                 job.due, job.expired = job.state is State.SCHEDULE, job.state is State.ACTIVE
-                if job.state is State.PENDING or (job.state is State.ACTIVE and job.lane):
+                if job.state is State.PENDING:
                     self.model.rota.touch(job.lane)
                 self.full_again(job)
-                self.mended(look)
+                self.mended(job)
             case "in another set":
                 other = next(name for name in _SETS[pick % 5 :] + _SETS if name not in (self.place_of(job), job.state))
                 self.server.zadd(base + other, {job.id: 5})
-                if job.lane:
-                    self.model.rota.touch(job.lane)
                 if other == "pending":
                     self.model.rota.touch("")
-                self.mended(look)
+                self.mended(job)
             case "another lane's" if self.model.rota.on:
                 other = "a" if job.lane != "a" else "b"
                 self.server.zadd(self.keys.lane_active(other), {job.id: 5})
-                self.model.rota.touch(other)
-                self.mended(Look("job", job.id, other))
+                self.mended(job, other)
             case "lease gone" if job.state is State.ACTIVE and job.lane:
                 self.server.zrem(self.keys.lane_active(job.lane), job.id)
-                self.model.rota.touch(job.lane)
-                self.mended(look)
+                self.mended(job)
             case "row gone" if not job.dedup:
                 self.server.delete(self.keys.job(job.id), self.keys.log(job.id))
                 self.lost(job)
@@ -89,10 +85,15 @@ class Damage(Stage):
             case _:
                 self.unchanged = True
 
-    def mended(self, look: Look) -> None:
-        """Repair what a row still says."""
+    def mended(self, job: Job, lane: str = "") -> None:
+        """Repair what a row still says; one that lives takes its key again, if it is free."""
+        for name in filter(None, (lane, job.lane)):
+            self.model.rota.touch(name)
+        lives = job.state in _HOLDERS and job.dedup is not None and "dedup_window_ms" not in job.fields
+        if lives and job.dedup is not None:
+            self.model.dedup.setdefault(job.dedup, (job.id, False))
         self.model.tally("mended")
-        self.repaired("mended", look)
+        self.repaired("mended", Look("job", job.id, lane))
 
     def counted(self, n: int) -> None:
         """Count a job that a hand took out of a lane's set, as a script does."""
@@ -133,16 +134,17 @@ class Damage(Stage):
         key = keys[pick % len(keys)]
         id, window = self.model.dedup[key]
         job = self.model.jobs.get(id)
-        if window or job is None or job.state not in _HOLDERS or job.dedup != key:
+        lives = job is not None and job.state in _HOLDERS and job.dedup == key
+        if job is None or not lives or window or "dedup_window_ms" in job.fields:
             self.unchanged = True
         elif pick % 2:
             self.server.delete(self.keys.dedup(key))
-            self.mended(Look("job", id))
+            self.mended(job)
         else:
             self.server.set(self.keys.dedup(key), "JOB00000000001")
             self.model.tally("mended")
             self.repaired("dropped", Look("dedup", key))
-            self.mended(Look("job", id))
+            self.mended(job)
 
     @precondition(lambda self: self.model.rota.on)
     @rule(pick=st.integers(0, 255), how=st.sampled_from(ROTA))
@@ -152,7 +154,7 @@ class Damage(Stage):
         names = sorted(name for name in rota.lanes if self.model.waiting(name))
         if how == "miscounted" or not names:
             self.server.hincrby(self.keys.meta, "laned", 1 + pick)
-            self.mended(Look("lane", ""))
+            self.lane_mended("")
             return
         lane = rota.lane(names[pick % len(names)])
         match how:
@@ -174,4 +176,9 @@ class Damage(Stage):
             rota.ring.remove(lane.name)
         lane.where, lane.credit, lane.due = AWAY, 0, False
         rota.touch(lane.name)
-        self.mended(Look("lane", lane.name))
+        self.lane_mended(lane.name)
+
+    def lane_mended(self, name: str) -> None:
+        """Repair a lane's place."""
+        self.model.tally("mended")
+        self.repaired("mended", Look("lane", name))

@@ -306,9 +306,10 @@ def reassign(queue: Queue, item: Reassignment) -> str:
         return f"EMQSTATE {job.state}"
     if job.lane == item.lane:
         return "ok"
-    before, due, job.lane, job.nonce = job.lane, job.due, item.lane, None
+    before, marks = job.lane, (job.due, job.expired)
+    job.lane, job.nonce = item.lane, None
     job.move("reassign", job.state)
-    job.due = due
+    job.due, job.expired = marks
     queue.rota.begin()
     if job.state is State.PENDING:
         queue.rota.touch(job.lane)

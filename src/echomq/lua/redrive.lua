@@ -18,6 +18,7 @@ if kept or refused then return kept or refused end
 
 local OF_THE_LAST_LIFE = {
   'failures', 'stalls', 'error', 'cancel', 'kind', 'reason', 'holder', 'progress', 'unfit_since', 'expires_ms', 'deadline_ms',
+  'result',
 }
 local verdicts = each(3, 1, function(at)
   local id = ARGV[at]
