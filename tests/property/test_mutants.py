@@ -95,6 +95,8 @@ EQUIVALENT = {
     "schedule_fire: write fire-stays: deleted": RIGHTS,
     "schedule_put: guard lane: without `lane ~= ''`": "no name is a name that fits",
     "repair: write repair-default: without `state == 'pending'`": "a lane that is looked at once more is where it should be",
+    "repair: write repair-default: without `gone == 1`": "a lane that is looked at once more is where it should be",
+    "claim: guard slots: without `meta[9]`": "there are none then, and looking costs every claim a command",
     "repair: write repair-default: without `ROTA`": "where there is no rota nobody looks at what was touched",
     "include/shelf: guard trimmed: `>=` for `>`": "the very millisecond belongs to either",
     "include/shelf: guard trim-done: `<` for `<=`": "the very millisecond belongs to either",

@@ -194,3 +194,12 @@ def lane_of_a_running_job(b: Bench) -> None:
     b.expect("the lease", list(b.look().zset("lane:a:active")), [job.id])
     b.worker.plain("resume")
     b.expect("it goes on", b.settle("complete", job), "ok")
+
+
+@scenario("a claim that comes after the last round makes no setting, though somebody's job was left behind", 35)
+def claim_after_the_last(b: Bench) -> None:
+    id = b.add(delay_ms=YEAR_MS)
+    b.server.delete(b.keys.meta)
+    b.expect("claimed", b.worker.claim(1).jobs, [])
+    b.expect("meta", b.look().hash("meta"), {})
+    b.on("remove", id)

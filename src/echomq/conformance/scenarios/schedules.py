@@ -193,6 +193,7 @@ def pauses_edges(b: Bench) -> None:
         if answer == f"EMQSTALE {moment}":
             break
     b.expect("ended", (s.resume(slot=0), s.found()), ("ok", {"s": float("inf")}))
+    b.expect("one that has ended rests, too", (s.pause(), "paused" in s.stands()), ("ok", True))
 
 
 @scenario("remove takes the definition and leaves its jobs; the last one takes the queue's mark along", 37)
