@@ -47,7 +47,7 @@ def arguments_of(verb: str, id: str = "a") -> dict[str, Any]:
             "slot_ms": 99_999_999_999_999, "job": NewJob(payload=b"x"),
         },
         "schedule_fire": {
-            "name": "nightly", "digest": "d", "slot_ms": 1, "next_ms": 2, "firings": [Firing(id=id, slot_ms=1, due_ms=1)],
+            "name": "nightly", "digest": "d", "slot_ms": 1, "next_ms": 99_999_999_999_999, "firings": [Firing(id="JOB00000000001", slot_ms=1, due_ms=1)],
         },
         "schedule_pause": {"name": "nightly", "paused": True},
         "schedule_remove": {"name": "nightly"},

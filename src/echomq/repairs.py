@@ -7,7 +7,7 @@ Theory of operation
 
     First every row, log and set: a set's members are looked at if one of some has no row, a lane's in any case, for only
     its name says which lane it is. Then dedup keys, which name jobs, and lanes, whose place in the rota hangs on what is
-    in them; at last the lane of the jobs without one, where what is ready in lanes is counted anew.
+    in them; the lane of the jobs without one, where what is ready in lanes is counted anew; and schedules, by their slots.
 
     To obliterate a queue is to ask for rounds of the script `obliterate` until no set has a job; what the keys' list then
     has is without an owner, and is named to the script; at last the queue's own keys go.
@@ -24,7 +24,7 @@ import attrs
 from echomq._walks import Ask, Each, Outcomes, Plain, Tell, Walk, chunks
 from echomq.errors import EchoMQError, JobStateError, ServerError
 from echomq.protocol.ids import check_id
-from echomq.protocol.keys import check_lane_name
+from echomq.protocol.keys import check_lane_name, check_schedule_name
 from echomq.protocol.refusals import KIND
 from echomq.transitions import MAX_ROUND, Look, Obliteration, obliterate
 
@@ -48,7 +48,7 @@ _SETS: Final = ("pending", "active", "schedule", "dead", "waiting", "done")
 _OWN: Final = frozenset(
     {"meta", "void", "wake", "events", "ring", "closed", "lanes", "counts", "schedules", "workers", "outbox"}
 )
-_OWN_HEADS: Final = frozenset({"once", "delivered", "schedule", "worker", "outbox"})
+_OWN_HEADS: Final = frozenset({"once", "delivered", "worker", "outbox"})
 _LANE_SET: Final = re.compile(r"lane:(.+):(pending|active)", re.DOTALL)
 _GLOB: Final = re.compile(r"([*?\[\]\\^])")
 
@@ -59,7 +59,7 @@ class RepairReport:
     """What `Queue.repair` has found."""
 
     looked: int
-    """How many jobs, dedup keys and lanes were looked at; one that was met in several places counts for each."""
+    """How many jobs, dedup keys, lanes and schedules were looked at; one that was met in several places counts for each."""
     mended: int
     """How many were put right, and are where they belong."""
     buried: int
@@ -93,6 +93,8 @@ def suspect(suffix: str) -> Look | str | None:
         return Look("job", check_id(rest.partition(":")[0]))
     if head == "dedup" and rest:
         return Look("dedup", rest)
+    if head == "schedule" and rest:
+        return Look("schedule", check_schedule_name(rest))
     raise ValueError(suffix)
 
 
@@ -123,9 +125,13 @@ class _Repair:
         yield from self._rota()
         yield from self._look(Look("lane", name) for name in sorted(self._lanes - self._no_lanes - {""}))
         yield from self._look([Look("lane", "")])
+        yield from self._through("ZSCAN", "schedules", lambda flat: self._slots(_texts(flat[::2])))
         if self._problem is not None:
             raise self._problem
         return RepairReport(looked=self._looked, unknown=tuple(self._unknown), **self._did)
+
+    def _slots(self, names: list[str | None]) -> Walk[None]:
+        yield from self._look(Look("schedule", name) for name in names if name is not None)
 
     def _jobs_of(self, suffixes: list[str]) -> Walk[None]:
         looks: dict[Look, None] = {}

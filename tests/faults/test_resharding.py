@@ -127,7 +127,10 @@ def moving(nodes: tuple[Node, Node], queue_name: str) -> Iterator[Moving]:
     driver.plain("configure", settings={"events": "all"})
     jobs = [NewJob(payload=b"x", dedup=f"k{n}", result_ttl_ms=60_000) for n in range(5)]
     driver.items("enqueue", *jobs, NewJob(delay_ms=60_000))
-    held, done, dead = driver.claim(3).jobs
+    driver.run(call_of("schedule_put", keys, driver.call("schedule_put"), held := driver.claim(1).jobs[0], ""))
+    source.client.hset(keys.schedule_of("nightly"), "slot", 1)
+    source.client.zadd(keys.schedules, {"nightly": 1})
+    done, dead = driver.claim(2).jobs
     for verb, claimed in (("complete", done), ("fail", dead), ("log", held)):
         driver.run(call_of(verb, keys, driver.call(verb), claimed, ""))
     for node in nodes:  # as after some time at work: so that no refusal is that of an unknown script

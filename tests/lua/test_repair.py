@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from echomq.conformance.bench import Bench
 from echomq.conformance.driver import CallRefusedError
+from echomq.conformance.invariants import violations
 from echomq.transitions import Look
 from tests.lua.watching import changes, running
+from tests.sample_calls import arguments_of
 
 
 def test_repair_of_a_sound_queue_changes_nothing(bench: Bench) -> None:
@@ -128,3 +132,33 @@ def test_repair_refuses_what_it_does_not_know(bench: Bench) -> None:
     assert changes(bench, lambda: bench.on("repair", *looks)) == (["EMQKIND queue a", "EMQKIND lane a{b"], set())
     with pytest.raises(CallRefusedError, match="EMQKIND malformed"):
         bench.worker.bare("repair", "job", "a")
+
+
+def test_repair_puts_a_schedule_where_its_slot_is(bench: Bench) -> None:
+    """One that is not found by its slot fires no more; a slot without a definition would be told to every claim."""
+    put = arguments_of("schedule_put") | {"name": "s", "slot_ms": bench.clock() + 60_000}
+    bench.producer.plain("schedule_put", **put)
+    look = Look("schedule", "s")
+    assert changes(bench, lambda: bench.on("repair", look)) == (["ok"], set())
+    bench.server.zrem(bench.keys.schedules, "s")
+    bench.server.hdel(bench.keys.meta, "schedules")
+    _, changed = changes(bench, lambda: bench.on("repair", look))
+    assert {"schedules[s] = T", "meta[schedules] = 1", "counts[mended] = 1"} <= changed
+    bench.producer.plain("schedule_pause", name="s", paused=True)
+    bench.server.zadd(bench.keys.schedules, {"s": 5})
+    assert bench.on("repair", look) == ["mended slot"]
+    assert bench.look().zset("schedules") == {"s": math.inf}
+    bench.server.delete(bench.keys.schedule_of("s"))
+    assert bench.on("repair", look, look) == ["dropped slot", "ok"]
+    assert "schedules" not in bench.look().hash("meta")
+    assert violations(bench.look()) == []
+
+
+def test_repair_buries_a_row_whose_token_cannot_be_read(bench: Bench) -> None:
+    """A claim drops such a job: put back among the others it would be dropped again; redriven, it runs."""
+    id = bench.add()
+    bench.server.hset(bench.keys.job(id), "attempts", "many")
+    assert bench.on("repair", Look("job", id)) == ["buried pending"]
+    assert bench.on("redrive", id) == ["ok"]
+    assert [job.token for job in bench.worker.claim(1).jobs] == [1]
+    assert violations(bench.look()) == []

@@ -71,6 +71,7 @@ for _, name in ipairs(room > 0 and call('ZRANGE', P .. 'schedules', 0, room - 1)
   call('DEL', P .. 'schedule:' .. name) --!write gone-schedule
   call('ZREM', P .. 'schedules', name) --!write gone-from-slot
 end
+if call('EXISTS', P .. 'schedules') == 0 then call('HDEL', META, 'schedules') end --!write gone-schedules
 
 local left = call('HLEN', P .. 'lanes')
 for _, set in ipairs({ 'pending', 'active', 'schedule', 'dead', 'done', 'waiting', 'schedules' }) do

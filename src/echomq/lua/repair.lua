@@ -2,8 +2,8 @@
 -- purpose: Bring rows and sets together again, after writes were lost or made by hand.
 -- section: Protocol, sections 5 and 8
 -- flags: allow-oom
--- include: now, number, row, begins, limits, rota, read, torn, items, emit, bell, erase, lane
--- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; wake list; events stream; counts hash
+-- include: now, number, row, begins, limits, rota, read, torn, items, emit, bell, erase, lane, slots
+-- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; schedules zset; schedule:<name> hash; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: what text; name text; lane text
 -- reply: a verdict an item
@@ -77,7 +77,7 @@ local function job(id, hint)
   local fine, row = pcall(read, id)
   if not fine or not row.state and call('EXISTS', row_key(id)) == 0 then return without_row(id, lanes) end --!guard repair-row
   if row.lane and lane_fits(row.lane) and row.lane ~= '' then lanes[row.lane] = true end
-  if not STATES_KNOWN[row.state] then --!guard repair-state
+  if not STATES_KNOWN[row.state] or row.attempts and not whole(row.attempts, 0, FAR) then --!guard repair-state
     leave_all(id, P .. 'dead', lanes)
     mend_lease(id, {}, lanes)
     local reason = 'torn: its row did not say where it belongs'
@@ -85,6 +85,7 @@ local function job(id, hint)
     call('HSET', row_key(id), 'state', 'dead', 'since', NOW, 'kind', 'dead', 'reason', reason) --!write repair-buried
     call('HSETNX', row_key(id), 'by', CLIENT) --!write repair-by
     call('HDEL', row_key(id), 'holder', 'cancel') --!write repair-holder
+    if row.attempts and not whole(row.attempts, 0, FAR) then call('HDEL', row_key(id), 'attempts') end --!write repair-attempts
     tally('dead')
     emit('dead', id, 'token', row.attempts or '0', 'reason', reason)
     return 'buried ' .. (row.state or 'no state')
@@ -161,10 +162,31 @@ local function lane_place(name)
   return 'mended lane'
 end
 
+-- A schedule is found by its slot, or rests at the end; a slot without one would be told to every claim.
+local function slot_of(name)
+  local key = schedule_key(name)
+  local stands, found = call('HMGET', key, 'slot', 'paused'), call('ZSCORE', SCHEDULES, name)
+  if call('EXISTS', key) == 0 then
+    if not found then return 'ok' end --!guard repair-no-schedule
+    call('ZREM', SCHEDULES, name) --!write repair-unslot
+    if call('EXISTS', SCHEDULES) == 0 then call('HDEL', META, 'schedules') end --!write repair-no-schedules
+    tally('dropped')
+    return 'dropped slot'
+  end
+  local slot = whole(stands[1] or '0', 0, FAR) or 0
+  local due = (stands[2] or slot == 0) and math.huge or slot
+  if found and tonumber(found) == due and meta[9] then return 'ok' end --!guard repair-slot-fine
+  call('HSET', META, 'schedules', 1) --!write repair-schedules
+  stand(name, slot, stands[2])
+  tally('mended')
+  return 'mended slot'
+end
+
 local verdicts = each(3, 3, function(at)
   local what, name, lane = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   if what == 'job' then return job(name, lane_fits(lane) and lane or '') end
   if what == 'dedup' then return dedup(name) end
+  if what == 'schedule' then return slot_of(name) end
   if what ~= 'lane' or not lane_fits(name) then return 'EMQKIND ' .. what .. ' ' .. name end --!guard repair-what
   local verdict = lane_place(name)
   if name ~= '' then return verdict end

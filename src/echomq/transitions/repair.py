@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
     from echomq.protocol.refusals import Verdict
 
-Suspect = Literal["job", "dedup", "lane"]
-"""What may be torn: a job's row and places, a dedup key, a lane's place in the rota."""
+Suspect = Literal["job", "dedup", "lane", "schedule"]
+"""What may be torn: a job's row and places, a dedup key, a lane's place in the rota, a schedule and its slot."""
 
 
 @final
@@ -26,7 +26,7 @@ class Look:
     what: Suspect
     """What is looked at."""
     name: str
-    """A job's id, a dedup key, or a lane's name."""
+    """A job's id, a dedup key, or the name of a lane or a schedule."""
     lane: str = ""
     """For a job: a lane in whose sets it was found, whatever its row says; "" when in none."""
 
@@ -36,7 +36,7 @@ class Look:
 
 
 def repair(keys: QueueKeys, call: Call, items: Sequence[Look], /) -> Transition[list[Verdict]]:
-    """Look at jobs, dedup keys and lanes, and mend what is torn.
+    """Look at jobs, dedup keys, lanes and schedules, and mend what is torn.
 
     Verdicts: `ok` (it was sound), `mended WHAT`, `buried WHAT` (the row did not say where it belongs), `dropped WHAT` (it
     belonged to a row that is gone), or `EMQKIND`.
