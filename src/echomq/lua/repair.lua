@@ -85,7 +85,7 @@ local function job(id, hint)
     call('HSET', row_key(id), 'state', 'dead', 'since', NOW, 'kind', 'dead', 'reason', reason) --!write repair-buried
     call('HSETNX', row_key(id), 'by', CLIENT) --!write repair-by
     call('HDEL', row_key(id), 'holder', 'cancel') --!write repair-holder
-    if row.attempts and not whole(row.attempts, 0, FAR) then call('HDEL', row_key(id), 'attempts') end --!write repair-attempts
+    if not whole(row.attempts, 0, FAR) then call('HDEL', row_key(id), 'attempts') end --!write repair-attempts
     tally('dead')
     emit('dead', id, 'token', row.attempts or '0', 'reason', reason)
     return 'buried ' .. (row.state or 'no state')
@@ -175,7 +175,7 @@ local function slot_of(name)
   end
   local slot = whole(stands[1] or '0', 0, FAR) or 0
   local due = (stands[2] or slot == 0) and math.huge or slot
-  if found and tonumber(found) == due and meta[9] then return 'ok' end --!guard repair-slot-fine
+  if tonumber(found) == due and meta[9] then return 'ok' end --!guard repair-slot-fine
   call('HSET', META, 'schedules', 1) --!write repair-schedules
   stand(name, slot, stands[2])
   tally('mended')

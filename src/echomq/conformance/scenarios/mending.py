@@ -1,12 +1,14 @@
-"""Recovery of lanes: their places in the rota, and how many of their jobs are counted."""
+"""Recovery of lanes and schedules: their places in the rota, their slots, and how many jobs of lanes are counted."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from echomq.conformance.bench import Bench
 from echomq.conformance.items import YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
+from echomq.conformance.scheduling import AHEAD, Schedules
 from echomq.transitions import Look
 
 
@@ -123,3 +125,55 @@ def counts_lanes(b: Bench) -> None:
         b.server.hset(b.keys.lanes, "one more", "-0 2 0 0 0 0 0 0 0")
     b.server.hdel(b.keys.lanes, *(f"idle {n}" for n in range(9_999)))
     b.expect("counted", b.on("repair", Look("lane", "")), ["mended laned"])
+
+
+@scenario("a schedule is found by its slot again, or rests; a slot without a schedule goes", 37, 39)
+def slots_mended(b: Bench) -> None:
+    s, look = Schedules(b), Look("schedule", "s")
+    b.refuses("unknown, and not there", "ok", b.on, "repair", look)
+    s.put()
+    b.refuses("sound", "ok", b.on, "repair", look)
+    for n, tear in enumerate((
+        lambda: b.server.zrem(b.keys.schedules, "s"),
+        lambda: b.server.zadd(b.keys.schedules, {"s": 5}),
+        lambda: b.server.zadd(b.keys.schedules, {"s": "+inf"}),
+        lambda: b.server.hdel(b.keys.meta, "schedules"),
+    )):  # fmt: skip
+        tear()
+        b.expect(f"{n}: mended", b.on("repair", look), ["mended slot"])
+        b.expect("found", (s.found(), b.look().hash("meta")["schedules"]), ({"s": float(AHEAD)}, "1"))
+    b.server.hdel(b.keys.schedule_of("s"), "slot")
+    b.expect("no slot, no firing", (b.on("repair", look), s.found()), (["mended slot"], {"s": math.inf}))
+    b.expect("its slot", s.stands()["slot"], "0")
+    s.put("other")
+    s.pause("other")
+    b.server.zadd(b.keys.schedules, {"other": 5})
+    b.expect("it rests", (b.on("repair", Look("schedule", "other")), s.found()["other"]), (["mended slot"], math.inf))
+    b.server.delete(b.keys.schedule_of("s"))
+    b.expect("dropped", (b.on("repair", look), list(s.found())), (["dropped slot"], ["other"]))
+    b.expect("the other is left", b.look().hash("meta")["schedules"], "1")
+    b.server.delete(b.keys.schedule_of("other"))
+    b.expect("dropped", b.on("repair", Look("schedule", "other")), ["dropped slot"])
+    b.expect("none is left", b.look().hash("meta").get("schedules"), None)
+    b.expect("counted", (b.count("mended"), b.count("dropped")), (6, 2))
+
+
+@scenario("a schedule that is put where its slot is rings, if that is the next one", 12, 37, 39)
+def slots_ring(b: Bench) -> None:
+    s = Schedules(b)
+    s.put()
+    b.server.delete(b.keys.wake, b.keys.schedules)
+    b.on("repair", Look("schedule", "s"))
+    b.expect("tokens", b.tokens(), 1)
+
+
+@scenario("a row whose token cannot be read is buried, and runs again when it is redriven", 39)
+def token_unreadable(b: Bench) -> None:
+    id = b.add()
+    for text in ("many", "-1", "1.5"):
+        b.server.hset(b.keys.job(id), "attempts", text)
+        b.expect("buried", b.on("repair", Look("job", id)), ["buried pending"])
+        b.expect("its token", b.row(id).get("attempts"), None)
+        b.expect("redriven", b.on("redrive", id), ["ok"])
+    b.expect("its token", b.take().token, 1)
+    b.refuses("sound", "ok", b.on, "repair", Look("job", id))

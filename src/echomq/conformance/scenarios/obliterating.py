@@ -76,12 +76,13 @@ def bounded(b: Bench) -> None:
         b.expect("left", done.left, left)
     b.expect("none", [id for id in ids if b.state(id)], [])
     b.refuses("its holder", "EMQGONE", lambda: b.settle("complete", running))
+    b.server.hset(b.keys.meta, "schedules", "1")
     for n in range(5):
         b.server.hset(b.keys.schedule_of(f"s{n}"), "slot", 0)
         b.server.zadd(b.keys.schedules, {f"s{n}": 5})
     b.expect("schedules, too", [b.producer.plain("obliterate", bound=2, force=True).left for _ in range(3)], [3, 1, 0])
     b.worker.plain("resume")
-    b.server.hdel(b.keys.meta, "schedules")
+    b.expect("none is left", b.look().hash("meta").get("schedules"), None)
 
 
 @scenario("leases of lanes and dedup keys go with their jobs, and whoever waits for a result is told", 34, 35)
