@@ -13,6 +13,7 @@ from echomq.protocol._convert import shown
 from echomq.protocol.keys import check_schedule_name
 from echomq.protocol.newjob import NewJob
 from echomq.recurrence import Recurrence
+from echomq.tasks import JobCall
 from echomq.transitions.schedule_put import PutReply, schedule_put
 from echomq.transitions.schedules import ENDED, OVERLAPS, Overlap
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from echomq._options import EnqueueOptions
     from echomq.protocol.keys import QueueKeys
-    from echomq.tasks import JobCall
     from echomq.transitions import Call, Transition
 
 _SENSELESS: Final = {
@@ -93,7 +93,7 @@ def define(
     if overlap not in OVERLAPS:
         raise ValueError(f"overlap is one of {', '.join(OVERLAPS)}, not {shown(overlap)}")
     options = options or {}
-    if not isinstance(call, bytes):
+    if isinstance(call, JobCall):
         if task:
             raise ValueError(f"task={task!r} is for a payload; the call is one of task {call.task!r} already")
         if queue and call.queue != queue:
@@ -111,11 +111,20 @@ def define(
 def _job(call: JobCall[Any] | bytes, task: str, options: EnqueueOptions) -> NewJob:
     if isinstance(call, bytes):
         chosen, payload = JobOptions.of(options), call
+    elif not isinstance(call, JobCall):
+        raise TypeError(
+            f"what a schedule enqueues is a call of a task, such as report.call(), or bytes, not {shown(call)}"
+        )
     else:
         chosen, payload, task = call.options.with_(options), call.payload, call.task
     for field, (option, why) in _SENSELESS.items():
         if field in chosen.fields:
             raise ValueError(f"{option}: a recurring job cannot have it: {why}")
+    for name in ("expires", "deadline"):
+        if not str(chosen.fields.get(name, "+")).startswith("+"):
+            raise ValueError(
+                f"{name}: a recurring job has it in seconds or as a timedelta, from its slot on, not as a moment"
+            )
     job = chosen.model(task, payload)
     # An order of no meaning is no part of the definition.
     return attrs.evolve(job, headers=dict(sorted(job.headers.items()))) if job.headers else job

@@ -38,7 +38,7 @@ def put_walk(keys: QueueKeys, definition: Definition, *, origin: str) -> Walk[De
     page = yield Ask(partial(read_schedules, keys, names=[definition.name]))
     made = 0
     for stands in page.schedules:
-        if stands.digest == definition.digest:
+        if stands.digest == definition.digest and origin in {"", stands.origin}:
             return "same"
         made = stands.count
     now_ms, job = page.now_ms, definition.make()

@@ -380,3 +380,49 @@ def test_both_clients_define_the_same(sync_client: sync.Client, server_url: str,
             return await put("a", b"{}", cron="0 9 * * 1", tz="Asia/Tokyo", lane="l", expires=5)
 
     assert anyio.run(again, backend="trio") == "same"
+
+
+async def test_schedule_belongs_to_who_declares_it_last(server_url: str, queue_name: str) -> None:
+    """A program that hands its schedule on does not remove it from the one that has it now; a person takes it from none."""
+    first, report = make_app(server_url, queue_name, "a")
+    second, same = make_app(server_url, queue_name, "b")
+    first.schedule("nightly", report.call(), every=60)
+    second.schedule("nightly", same.call(), every=60)
+    async with first, second:
+        assert (await first.schedules.sync()).created == ("nightly",)
+        assert (await second.schedules.sync()).same == ("nightly",)
+        schedules = first.queue(queue_name).schedules
+        assert await schedules.put("nightly", report.call(), every=90) == "changed"  # by hand
+        info = await schedules.get("nightly")
+        assert info is not None
+        assert info.origin == "b"
+    without, _ = make_app(server_url, queue_name, "a")
+    async with without:
+        assert (await without.schedules.sync(prune=True)).removed == ()
+    none, _ = make_app(server_url, queue_name, "b")
+    async with none:
+        assert (await none.schedules.sync(prune=True)).removed == ("nightly",)
+
+
+@pytest.mark.parametrize(
+    ("what", "error", "shown"),
+    [
+        ({"expires": dt.datetime(2099, 1, 1, tzinfo=dt.UTC)}, ValueError, "expires: a recurring job has it in seconds"),
+        (
+            {"deadline": dt.datetime(2099, 1, 1, tzinfo=dt.UTC)},
+            ValueError,
+            "deadline: a recurring job has it in seconds",
+        ),
+        ({"cron": "* * * * *", "every": None, "tz": "localtime"}, ValueError, "another on each machine"),
+        ({"call": None}, TypeError, "a call of a task, such as report.call"),
+        ({"call": "text"}, TypeError, "a call of a task, such as report.call"),
+    ],
+)
+async def test_schedule_that_cannot_be_is_refused(
+    queue: Queue, what: dict[str, Any], error: type[Exception], shown: str
+) -> None:
+    """Before anything is sent."""
+    given: dict[str, Any] = {"call": b"{}", "every": 60, "task": ""} | what
+    with pytest.raises(error, match=shown):
+        await queue.schedules.put("a", given.pop("call"), **given)
+    assert [each async for each in queue.schedules] == []

@@ -142,3 +142,14 @@ def test_schedule_fire_of_a_lane_settles_the_rota(bench: Bench) -> None:
     assert schedules.fire("s", PAST, late) == ["admitted", "admitted"]
     assert (bench.ring(), bench.look().hash("meta")["laned"]) == (["a"], "1")
     assert list(bench.look().zset("schedule")) == [late.id]
+
+
+def test_schedule_fire_counts_a_jobs_time_from_when_it_may_run(bench: Bench) -> None:
+    """Its jitter is no part of it."""
+    schedules = Schedules(bench)
+    schedules.put(expires="+1000", deadline="+2000")
+    schedules.comes()
+    due = bench.clock() + 60_000
+    assert schedules.fire("s", Firing(id=mint(), slot_ms=PAST, due_ms=due)) == ["admitted"]
+    [(_, row)] = schedules.made()
+    assert (row["expires_ms"], row["deadline_ms"]) == (str(due + 1000), str(due + 2000))

@@ -32,9 +32,13 @@ def test_schedule_put_writes_definition_slot_and_mark(bench: Bench, schedules: S
 
 
 def test_schedule_put_of_the_same_changes_nothing(bench: Bench, schedules: Schedules) -> None:
-    """Whatever else is said beside the digest."""
+    """Whatever else is said beside the digest; but whoever says it owns it, unless it is a person."""
     schedules.put()
-    assert changes(bench, lambda: schedules.put(slot=later(9), origin="x", payload=b"y")) == ("same", set())
+    assert changes(bench, lambda: schedules.put(slot=later(9), payload=b"y")) == ("same", set())
+    assert changes(bench, lambda: schedules.put(slot=later(9), origin="x")) == ("same", {"schedule:s[origin] = x"})
+    assert changes(bench, lambda: schedules.put(slot=later(9))) == ("same", set())
+    schedules.put(digest="e", payload=b"y")
+    assert schedules.stands()["origin"] == "x"
 
 
 def test_schedule_put_of_another_takes_the_old_fields_away(bench: Bench, schedules: Schedules) -> None:

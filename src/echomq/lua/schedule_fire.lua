@@ -64,14 +64,13 @@ if meta[8] and admitted > meta[8] - call('ZCARD', P .. 'pending') - call('ZCARD'
 end
 
 local lane, priority = stands.lane or '', tonumber(stands.priority) or 0
-local row, lifetime = {}, {}
+local row = {}
 for field, value in pairs(stands) do
   if string.sub(field, 1, 2) == 'f:' then
     row[#row + 1], row[#row + 2] = string.sub(field, 3), value
   end
 end
 if lane ~= '' then row[#row + 1], row[#row + 2] = 'lane', lane end
-if (stands.ends or '') ~= '' then lifetime = ends(stands.ends) end
 local function make(id, slot_text, due)
   local set, score = lane_set(lane), -priority
   if due > NOW then
@@ -84,7 +83,8 @@ local function make(id, slot_text, due)
   local words = { 'state', set == 'schedule' and set or 'pending', 'since', NOW, 'by', CLIENT, 'schedule', name, 'slot', slot_text }
   call('HSET', row_key(id), unpack(words)) --!write fire-row
   if #row > 0 then call('HSET', row_key(id), unpack(row)) end --!write fire-fields
-  if #lifetime > 0 then call('HSET', row_key(id), unpack(lifetime)) end --!write fire-ends
+  -- From when it may run: its jitter is no part of its time.
+  if (stands.ends or '') ~= '' then call('HSET', row_key(id), unpack(ends(stands.ends, math.max(NOW, due)))) end --!write fire-ends
   if set ~= 'schedule' then
     if ROTA then
       touch(lane, 1)

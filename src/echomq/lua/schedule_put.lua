@@ -24,9 +24,14 @@ if lane ~= '' and not lane_fits(lane) then return redis.error_reply('EMQKIND lan
 if meta[3] then return redis.error_reply('EMQSTATE closing') end --!guard closing
 
 local key = schedule_key(name)
-local old = call('HMGET', key, 'digest', 'slot', 'paused')
+local old = call('HMGET', key, 'digest', 'slot', 'paused', 'origin')
+-- Whoever defines it last owns it, but for a person, who takes it from no program.
+if origin == '' and old[4] then origin = old[4] end --!guard by-hand
 -- One that was torn from its slot is put there again.
-if old[1] == digest and call('ZSCORE', SCHEDULES, name) then return { 'same', NOW } end --!guard same
+if old[1] == digest and call('ZSCORE', SCHEDULES, name) then --!guard same
+  if origin ~= old[4] then call('HSET', key, 'origin', origin) end --!write owner
+  return { 'same', NOW }
+end
 if slot ~= 0 and slot <= NOW then return { 'stale', NOW } end --!guard slot-ahead
 local stood = tonumber(old[2]) or 0
 -- A slot that has come and is not fired yet is fired by the new definition: no deploy swallows one.

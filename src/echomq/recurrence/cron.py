@@ -15,6 +15,7 @@ Theory of operation
 from __future__ import annotations
 
 import datetime as dt
+import re
 import zoneinfo
 from typing import Final, final
 
@@ -45,6 +46,8 @@ ALIASES: Final = {
 """Words that stand for an expression."""
 MAX_LENGTH: Final = 256
 """Characters of an expression."""
+_ONE_VALUE: Final = re.compile(r"(?<![^,])(\w+)-\1/[1-9]\d*(?![^,])")
+"""A range of one value with a step, which is that value; the library would begin there and step on."""
 _ROUNDS: Final = 64
 """Changes of the clock that may hide the next match, one after another; then there is none to speak of."""
 _TRIAL: Final = dt.datetime(2024, 1, 1)  # noqa: DTZ001 - any wall time will do
@@ -60,7 +63,7 @@ def check_expression(text: str) -> str:
     if not isinstance(text, str):
         raise TypeError(f"a cron expression is text, such as '30 2 * * *', not {text!r}")
     shown = repr(text if len(text) <= MAX_LENGTH else f"{text[:40]}...")
-    fields = ALIASES.get(text.strip().lower(), text).upper().split()
+    fields = [_ONE_VALUE.sub(r"\1", field) for field in ALIASES.get(text.strip().lower(), text).upper().split()]
     if len(fields) == len(FIELDS) + 1:
         raise ValueError(
             f"cron expression {shown} has six fields, which elsewhere means seconds (first or last): here it has five, "

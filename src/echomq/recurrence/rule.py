@@ -7,6 +7,7 @@ whatever language, so it has one spelling (`Recurrence.spell`) and a version.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from typing import Any, Final, Literal, Self, final, get_args
 
 import attrs
@@ -18,12 +19,13 @@ from echomq.recurrence.cron import Cron
 from echomq.recurrence.every import Every
 
 Missed = Literal["skip", "last", "all"]
-"""What becomes of slots that nobody fired in time: they make no job; the last one does; every one does, of the latest 100."""
+"""What becomes of slots that nobody fired in time: they make no job; the last one does, if none after it is in time; every
+one does, of the latest 100."""
 MISSED_POLICIES: Final = get_args(Missed)
 ON_TIME_MS: Final = 60_000
-"""How old the latest due slot may be and still count as on time, ms."""
+"""How old a due slot may be and still count as in time, ms."""
 MAX_FIRINGS: Final = 100
-"""Jobs of missed slots that are made at once, the latest ones."""
+"""Jobs of slots that are made at once, the latest ones."""
 MAX_JITTER_MS: Final = 86_400_000
 """The longest jitter, ms: a day."""
 MAX_LIMIT: Final = 10**12
@@ -45,6 +47,8 @@ class Due:
     """The slots that make a job, Unix ms, oldest first; none when all that are due count as missed."""
     next_ms: int | None
     """The slot after them, ahead of now; None when there is none."""
+    passed: bool
+    """Whether slots were due, before these, that make none."""
 
 
 @final
@@ -217,26 +221,39 @@ class Recurrence:
     def due(self, slot_ms: int, now_ms: int, *, made: int = 0, ahead_ms: int = 0) -> Due:
         """Answer which slots make a job, when that of `slot_ms` has come, and where it goes on.
 
-        Its cost does not depend on how long ago that was.
+        Slots that came within the last minute are in time and make a job each; of older ones `missed` decides. Its cost
+        does not depend on how long ago the first was.
 
         Args:
             slot_ms: The slot at which the schedule stands, not after now. A definition that was changed may have it from
-                the one before.
+                the one before; it makes its job all the same, unless it lies outside of this one's start and end.
             now_ms: The server's clock.
             made: How many jobs it has made.
             ahead_ms: By how much the slot at which it goes on must be ahead, ms: what it takes to tell the server.
         """
         left = self._left(MAX_FIRINGS, made)
-        latest = max(slot_ms, self.previous(now_ms) or 0)
-        if left == 0 or (self.end_ms is not None and slot_ms > self.end_ms):
-            return Due((), None)
-        slots: list[int] = []
-        if self.missed != "skip" or now_ms - latest <= ON_TIME_MS:
-            slots.append(latest)
-        if self.missed == "all":
-            while slots[-1] > slot_ms and len(slots) < MAX_FIRINGS:
-                slots.append(max(slot_ms, self.previous(slots[-1] - 1) or 0))
-        return Due(tuple(reversed(slots))[:left], self.next(now_ms + ahead_ms))
+        if left == 0:
+            return Due((), None, passed=False)
+        slots: list[int] = []  # the latest first
+        passed = False
+        for slot in self._come(slot_ms, now_ms):
+            in_time = now_ms - slot <= ON_TIME_MS
+            passed = len(slots) == MAX_FIRINGS or not (
+                in_time or self.missed == "all" or (self.missed == "last" and not slots)
+            )
+            if passed:
+                break
+            slots.append(slot)
+        return Due(tuple(reversed(slots))[:left], self.next(now_ms + ahead_ms), passed=passed)
+
+    def _come(self, slot_ms: int, now_ms: int) -> Iterator[int]:
+        """Go through the slots that have come, from the latest back to that at which the schedule stands."""
+        slot = self.previous(now_ms)
+        while slot is not None and slot > slot_ms:
+            yield slot
+            slot = self.previous(slot - 1)
+        if (self.start_ms or 0) <= slot_ms and (self.end_ms is None or slot_ms <= self.end_ms):
+            yield slot_ms
 
     def _left(self, count: int, made: int) -> int:
         return count if self.limit is None else max(0, min(count, self.limit - made))

@@ -23,6 +23,7 @@ from typing import Final
 
 NEAR: Final = 26 * 3600
 """Seconds within which one change of the offset is looked for: more than any clock was ever set back by."""
+_OF_THE_MACHINE: Final = frozenset({"localtime", "posixrules"})
 _NAIVE_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - wall times are naive
 _SECOND: Final = dt.timedelta(seconds=1)
 
@@ -37,6 +38,10 @@ def find_zone(name: str) -> zoneinfo.ZoneInfo:
     """
     if not isinstance(name, str):
         raise TypeError(f"a time zone is named by text, such as 'Europe/Berlin', not {name!r}")
+    if name in _OF_THE_MACHINE:
+        raise ValueError(
+            f"the time zone {name!r} is another on each machine: name one of IANA's, such as 'Europe/Berlin'"
+        )
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # unknown, a path, a directory of zones

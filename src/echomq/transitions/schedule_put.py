@@ -32,7 +32,7 @@ def schedule_put(
     keys: QueueKeys, call: Call, *, name: str, digest: str, spec: bytes, origin: str, overlap: Overlap, slot_ms: int,
     job: NewJob,
 ) -> Transition[PutReply]:  # fmt: skip
-    """Define a schedule, or change it. The same digest again changes nothing, not even the origin.
+    """Define a schedule, or change it. The same digest again changes nothing but the origin: whoever defines it last owns it.
 
     A changed definition keeps count and pause, and a slot that is due and not fired yet; any other slot becomes `slot_ms`.
 
@@ -42,7 +42,7 @@ def schedule_put(
         name: Its name: 1 to 128 of `A-Z a-z 0-9 . _ : -`.
         digest: Of spec, overlap and template.
         spec: What its slots are; the scripts do not read it.
-        origin: Who defines it: the name of an app, or "" for a person.
+        origin: Who defines it: the name of an app; "" for a person, who takes it from no app.
         overlap: See `Overlap`.
         slot_ms: Its first slot, Unix ms, ahead of the server's clock; `ENDED` when there is none.
         job: What its jobs are; id, times and dedup key do not count.

@@ -30,6 +30,7 @@ from echomq._logs import Told, get_logger
 from echomq.errors import EchoMQError, InvalidJobError, JobNotFoundError, JobStateError, QueueFullError, ServerError
 from echomq.protocol.ids import mint
 from echomq.protocol.refusals import COLLISION, STALE
+from echomq.protocol.times import from_unix_ms
 from echomq.recurrence import Recurrence, UnreadableSpecError
 from echomq.transitions import Call, Firing, read_schedules, schedule_fire
 from echomq.transitions.schedules import ENDED
@@ -178,8 +179,13 @@ class Timetable:
         try:
             for _ in range(STALES):
                 began = anyio.current_time()
-                firings, next_ms = self._plan(state, now_ms, ahead_ms)
+                firings, next_ms, passed = self._plan(state, now_ms, ahead_ms)
                 if await self._fire(line, state, firings, next_ms):
+                    if passed:
+                        since = from_unix_ms(state.slot_ms).isoformat()
+                        _log.warning(
+                            "slots_missed", schedule=state.name, queue=line.calls.queue, since=since, jobs=len(firings)
+                        )
                     line.unreadable.pop(state.name, None)
                     line.told.over(state.name)
                     return "over"
@@ -200,8 +206,8 @@ class Timetable:
                 _log.warning("schedule_not_fired", schedule=state.name, queue=line.calls.queue, error=str(error))
             return "left" if type(error) in _OF_ONE else "refused"
 
-    def _plan(self, state: ScheduleState, now_ms: int, ahead_ms: int) -> tuple[list[Firing], int]:
-        """Answer the jobs to make and the next slot.
+    def _plan(self, state: ScheduleState, now_ms: int, ahead_ms: int) -> tuple[list[Firing], int, bool]:
+        """Answer the jobs to make, the next slot, and whether slots were passed over that make none.
 
         Raises:
             UnreadableSpecError: The schedule is not one that this version can fire.
@@ -216,10 +222,14 @@ class Timetable:
         # Where a slot may make no job, it is not known yet whether these are the last: the next slot says it.
         made = state.count + len(due.slots) if state.overlap == "allow" else state.count
         next_ms = ENDED if recurrence.is_over(made) else due.next_ms or ENDED
-        return [
-            Firing(id=mint(), slot_ms=slot, due_ms=slot + round(self._random.uniform(0, recurrence.jitter_ms)))
-            for slot in due.slots
-        ], next_ms
+        return (
+            [
+                Firing(id=mint(), slot_ms=slot, due_ms=slot + round(self._random.uniform(0, recurrence.jitter_ms)))
+                for slot in due.slots
+            ],
+            next_ms,
+            due.passed,
+        )
 
     async def _fire(self, line: _Line, state: ScheduleState, firings: list[Firing], next_ms: int) -> bool:
         """Fire the slot at which the schedule stands; False: it stands there no more, or the next slot is over too."""

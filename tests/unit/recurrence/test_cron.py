@@ -223,3 +223,11 @@ def test_cron_reads_or_refuses_anything(text: str) -> None:
         return
     slot = cron.next(at("2024-01-01T00:00"))
     assert slot is None or cron.previous(slot) == slot
+
+
+def test_range_of_one_value_with_a_step_is_that_value() -> None:
+    """As in Debian's cron; the library alone would step on from it."""
+    rule = Cron("0 5-5/2,7 * * *", "UTC")
+    assert rule.expression == "0 5,7 * * *"
+    assert Cron("10-10/3 * * * mon-mon/2", "UTC").expression == "10 * * * MON"
+    assert Cron("1-11/5 * * * *", "UTC").expression == "1-11/5 * * * *"

@@ -51,8 +51,8 @@ def test_limit_ends_a_recurrence() -> None:
     assert rule.upcoming(T, 10, made=1) == [T + MINUTE, T + 2 * MINUTE]
     assert not rule.is_over(2)
     assert rule.is_over(3)
-    assert rule.due(T, T + 1, made=3) == Due((), None)
-    assert rule.due(T, T + 50 * MINUTE, made=3) == Due((), None)
+    assert rule.due(T, T + 1, made=3) == Due((), None, passed=False)
+    assert rule.due(T, T + 50 * MINUTE, made=3) == Due((), None, passed=False)
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,23 @@ def test_limit_ends_a_recurrence() -> None:
         ("last", T, (T,)),
         ("all", T, (T,)),
         ("skip", T + 59_999, (T,)),
-        # Several have come: the latest is in time.
+        # Several have come: the latest is in time, or the latest two.
         ("skip", T + 3 * MINUTE + 5, (T + 3 * MINUTE,)),
         ("last", T + 3 * MINUTE + 5, (T + 3 * MINUTE,)),
+        ("last", T + 3 * MINUTE, (T + 2 * MINUTE, T + 3 * MINUTE)),
         ("all", T + 3 * MINUTE + 5, (T, T + MINUTE, T + 2 * MINUTE, T + 3 * MINUTE)),
     ],
 )
 def test_due_slots_by_policy(missed: Missed, now_ms: int, slots: tuple[int, ...]) -> None:
-    """Skip: what is in time; last: the latest; all: every one."""
-    assert every(60, missed=missed).due(T, now_ms) == Due(slots, now_ms // MINUTE * MINUTE + MINUTE)
+    """Skip: what is in time; last: the latest, too; all: every one."""
+    passed = slots[0] > T
+    assert every(60, missed=missed).due(T, now_ms) == Due(slots, now_ms // MINUTE * MINUTE + MINUTE, passed=passed)
+
+
+@pytest.mark.parametrize("missed", ["skip", "last", "all"])
+def test_due_slots_of_the_last_minute_make_a_job_each(missed: Missed) -> None:
+    """A worker that was busy for a while has missed none of them."""
+    assert every(1, missed=missed).due(T, T + 4_500).slots == tuple(T + n * 1000 for n in range(5))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +90,7 @@ def test_due_slot_of_an_hourly_series_is_in_time_for_a_minute(missed: Missed, la
     """The latest slot counts as missed when it is older than that."""
     hour = T // 3_600_000 * 3_600_000
     due = every(3600, missed=missed).due(hour, hour + late)
-    assert due == Due((hour,) * made, hour + 3_600_000)
+    assert due == Due((hour,) * made, hour + 3_600_000, passed=not made)
 
 
 def test_due_of_all_is_bounded_to_the_latest() -> None:
@@ -105,14 +113,19 @@ def test_due_slot_of_another_definition_is_fired() -> None:
     assert every(60, missed="all").due(T - 17, T + 5).slots == (T - 17, T)
 
 
+def test_due_slot_of_another_definition_outside_of_the_bounds_is_not() -> None:
+    """A definition that begins later makes no job before."""
+    assert every(60, start=from_unix_ms(T + MINUTE)).due(T, T + 5) == Due((), T + MINUTE, passed=False)
+
+
 def test_due_slot_after_the_end_is_none() -> None:
     """A definition that ends before the slot at which the schedule stands makes no job of it."""
-    assert every(60, end=from_unix_ms(T - 1)).due(T, T + 5) == Due((), None)
+    assert every(60, end=from_unix_ms(T - 1)).due(T, T + 5) == Due((), None, passed=False)
 
 
 def test_due_of_the_last_slot_has_none_after_it() -> None:
     """The series ends with the last slot before its end."""
-    assert every(60, end=from_unix_ms(T)).due(T, T + 5) == Due((T,), None)
+    assert every(60, end=from_unix_ms(T)).due(T, T + 5) == Due((T,), None, passed=False)
 
 
 def test_due_next_slot_is_ahead_by_what_is_asked() -> None:

@@ -133,12 +133,13 @@ def slots_mended(b: Bench) -> None:
     b.refuses("unknown, and not there", "ok", b.on, "repair", look)
     s.put()
     b.refuses("sound", "ok", b.on, "repair", look)
-    for n, tear in enumerate((
+    tears: tuple[Callable[[], object], ...] = (
         lambda: b.server.zrem(b.keys.schedules, "s"),
         lambda: b.server.zadd(b.keys.schedules, {"s": 5}),
         lambda: b.server.zadd(b.keys.schedules, {"s": "+inf"}),
         lambda: b.server.hdel(b.keys.meta, "schedules"),
-    )):  # fmt: skip
+    )
+    for n, tear in enumerate(tears):
         tear()
         b.expect(f"{n}: mended", b.on("repair", look), ["mended slot"])
         b.expect("found", (s.found(), b.look().hash("meta")["schedules"]), ({"s": float(AHEAD)}, "1"))

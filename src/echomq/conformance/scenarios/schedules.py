@@ -14,7 +14,7 @@ from echomq.transitions import CancelRequest, Completion, Firing
 # --- definitions -----------------------------------------------------------------------------
 
 
-@scenario("the same definition again changes nothing, not even its slot or its origin; another one does", 37)
+@scenario("the same definition again changes nothing, not even its slot, but whose it is; another one does", 37)
 def put(b: Bench) -> None:
     s = Schedules(b)
     b.expect("first", s.put(slot=AHEAD, payload=b"x", task="t", origin="app", priority=3, lane="a"), "created")
@@ -41,7 +41,10 @@ def put(b: Bench) -> None:
         {"protocol": "1.0", "schedules": "1"} | {k: v for k, v in b.look().hash("meta").items() if k == "events"},
     )
     with b.unchanged():
-        b.expect("again", s.put(slot=later(5), payload=b"y", origin="other"), "same")
+        b.expect("again", s.put(slot=later(5), payload=b"y", origin="app"), "same")
+        b.expect("by hand", s.put(slot=later(5), payload=b"y"), "same")
+    b.expect("by another program", s.put(slot=later(5), payload=b"y", origin="other"), "same")
+    b.expect("which owns it", (s.stands()["origin"], s.stands()["slot"]), ("other", str(AHEAD)))
     b.expect("another", s.put(slot=later(1), digest="e", payload=b"y", overlap="skip"), "changed")
     stands = s.stands()
     b.expect("its slot", (stands["slot"], s.found()), (str(later(1)), {"s": float(later(1))}))
