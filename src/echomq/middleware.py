@@ -17,9 +17,10 @@ The first one that is registered is the outermost. What is around handling runs 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, _GeneratorContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 from echomq._signature import is_async
@@ -80,13 +81,20 @@ class AroundEnqueue:
         """Add a function: a generator function, or one that answers a context manager.
 
         Raises:
-            TypeError: It is neither.
+            TypeError: It is neither, or cannot be called with one argument. Whether a plain function answers a context
+                manager is seen only when it is called.
         """
         given: Any = function
-        if not callable(given) or is_async(given) or inspect.isasyncgenfunction(inspect.unwrap(given)):
+        if (
+            not callable(given)
+            or is_async(given)
+            or inspect.isasyncgenfunction(inspect.unwrap(given))
+            or (isinstance(given, type) and not _is_manager(given))
+        ):
             raise TypeError(
                 f"what is around an enqueue is a plain generator function that yields the call, not {shown(function)}"
             )
+        _check_takes(function, 1, "what is around an enqueue is called with the call")
         self._functions.append(contextmanager(function) if inspect.isgeneratorfunction(function) else function)
         return function
 
@@ -102,18 +110,72 @@ NOTHING_AROUND: Final = AroundEnqueue()
 """For calls that no app has made."""
 
 
+def _check_takes(function: Callable[..., Any], count: int, words: str) -> None:
+    """Refuse a function that cannot be called with so many arguments; one whose signature nobody knows passes."""
+    made = getattr(function, "__wrapped__", None) if _is_of_contextlib(function) else None
+    given = function if made is None else made
+    try:
+        # Not what it wraps: a decorator may add arguments.
+        signature = inspect.signature(given, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as error:
+        raise TypeError(f"{words}, and {given!r} takes {signature}: {error}") from None
+
+
+def _is_of_contextlib(function: Any) -> bool:
+    return inspect.isfunction(function) and function.__globals__ is vars(contextlib)
+
+
+def _is_manager(kind: type) -> bool:
+    return hasattr(kind, "__enter__") and hasattr(kind, "__exit__")
+
+
+@contextmanager
+def _named(function: Callable[..., Any], manager: Any) -> Iterator[Any]:
+    """Be a middleware's context manager, whose misuse is told with the name of the function that made it."""
+    generator = getattr(manager, "gen", None) if isinstance(manager, _GeneratorContextManager) else None
+    if not _is_manager(type(manager)) or (generator is not None and not isinstance(generator, Iterator)):
+        raise TypeError(
+            f"{function!r} is to be a generator function that yields the call, or to answer a context manager, not "
+            f"{shown(manager if generator is None else generator)}"
+        )
+    try:
+        with manager as made:
+            yield made
+    except RuntimeError as error:
+        if generator is None or not _is_contextlibs_own(error):
+            raise
+        before = error.__context__
+        times = "never yields" if isinstance(before, StopIteration) else "goes on to yield again"
+        raise RuntimeError(f"{function!r} is to yield the call once, and it {times}") from (
+            None if isinstance(before, StopIteration) else before
+        )
+
+
+def _is_contextlibs_own(error: RuntimeError) -> bool:
+    """Tell contextlib's word on a generator that yields never or twice from what a generator raises."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and last.tb_frame.f_globals is vars(contextlib) and error.__cause__ is None
+
+
 @contextmanager
 def outgoing(call: JobCall[T]) -> Iterator[JobCall[T]]:
     """Take a call through what is around its app's enqueues: the value is what is to be sent, within the block.
 
     Raises:
-        TypeError: A middleware yields something else than a call.
+        TypeError: A middleware yields something else than a call, or answers no context manager.
+        RuntimeError: A middleware's generator does not yield once.
         BaseException: What a middleware raises; and what the block raises, whatever a middleware makes of it.
     """
     failed: BaseException | None = None
     with ExitStack() as stack:
         for function in call.around:
-            made = stack.enter_context(function(call))
+            made = stack.enter_context(_named(function, function(call)))
             if type(made) is not type(call):
                 raise TypeError(f"{function!r} is to yield the call that is sent, a JobCall, not {shown(made)}")
             call = made
@@ -153,11 +215,12 @@ class AroundHandling:
         """Add a function.
 
         Raises:
-            TypeError: It is no coroutine function.
+            TypeError: It is no coroutine function, or cannot be called with two arguments.
         """
         given: Any = function
         if not callable(given) or not is_async(given):
             raise TypeError(f"what is around handling is a coroutine function (job, call), not {shown(function)}")
+        _check_takes(function, 2, "what is around handling is called with (job, call)")
         self._functions.append(function)
         return function
 

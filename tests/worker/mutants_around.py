@@ -146,6 +146,16 @@ MIDDLEWARES = (
         by="worker/around_batches::around_handling_of_a_batch_that_is_all_poison_calls_nobody[trio]",
     ),
     _m(
+        "a middleware may take anything",
+        (MIDDLEWARE, "        _check_takes(function, 2, ", "        (lambda *_: None)(function, 2, "),
+        by="worker/around::around_handling_takes_two_arguments",
+    ),
+    _m(
+        "a generator that yields again is not named",
+        (MIDDLEWARE, "stack.enter_context(_named(function, function(call)))", "stack.enter_context(function(call))"),
+        by="integration/around_enqueue_misused::around_enqueue_that_is_misused_is_named",
+    ),
+    _m(
         "what a middleware swallows of an enqueue is lost",
         (MIDDLEWARE, "    if failed is not None:\n        raise failed", "    if False:\n        raise failed"),
         by="integration/around_enqueue::around_enqueue_that_swallows_an_error_hides_nothing[trio]",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -318,6 +319,30 @@ async def test_around_handling_payload_is_bytes(app: App, queue_name: str, peek:
 
 
 # --- declaring --------------------------------------------------------------------------------
+
+
+async def _of_one(job: Job) -> None: ...
+
+
+async def _of_three(job: Job, call: HandlerCall, more: int) -> None: ...
+
+
+def _adds(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    @functools.wraps(function)
+    async def adding(*args: Any) -> Any:
+        return await function(*args, 3)
+
+    return adding
+
+
+@pytest.mark.parametrize("function", [_of_one, functools.partial(_of_one)])
+async def test_around_handling_takes_two_arguments(app: App, function: Callable[..., Awaitable[Any]]) -> None:
+    """One that cannot be called with them is refused where it is declared, by its name; a decorator may add some."""
+    with pytest.raises(TypeError, match=r"is called with \(job, call\), and .*_of_one.* takes \(job: "):
+        app.around_handling(function)
+    assert not app.around_handling
+    for right in (_adds(_of_three), functools.partial(_of_three, more=1)):
+        app.around_handling(right)
 
 
 @pytest.mark.parametrize("function", [3, lambda job, call: None, Job])
