@@ -45,7 +45,7 @@ class JobStateError(EchoMQError):
 
     Attributes:
         expected: The states in which the verb would have worked, for people ("" if not known).
-        actual: The state the job (or queue) is in.
+        actual: The state the job (or queue) is in; `at step 7` of a job whose checkpoint is at a later step.
         id: The job's id, "" when the refusal is about the whole queue.
     """
 

@@ -181,7 +181,7 @@ class Job(_Facts):
         Args:
             state: Anything JSON can hold.
             step: Counts up, an int of 0 to 99,999,999,999,999; an equal step replaces, a lower one is refused. None: the
-                same step again.
+                same step again, of this attempt or the one before; 0 at first.
 
         Raises:
             TypeError: The step is not an int itself, but a bool or a number of another class; nothing was sent.

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 
+from echomq.errors import JobStateError
 from echomq.job import Job, SyncJob
 from echomq.verdicts import Discard, RateLimited, Retry, Snooze
 
@@ -33,6 +34,19 @@ class OddError(Exception):
 
     def __init__(self, left: int, right: int) -> None:
         super().__init__(f"{left} is not {right}")
+
+
+class HttpError(Exception):
+    """What an HTTP library raises: made of something else than its `args`."""
+
+    def __init__(self, status: int, headers: dict[str, str]) -> None:
+        super().__init__(status)
+        self.status = status
+        self.headers = headers
+
+
+class GoneError(HttpError):
+    """One that is not to be tried again."""
 
 
 class Unpicklable:
@@ -92,6 +106,23 @@ def note(job: SyncJob) -> list[Any]:
     return [before, job.checkpoint_step, job.cancelled, job.cancel_reason, job.task, job.headers, *seen]
 
 
+CHECKPOINTS = ((1, 5), (2, None), (3, 4), (4, None))
+"""States and steps, the third of which goes back."""
+
+
+def checkpoints(job: SyncJob) -> list[str]:
+    """Keep one after another, and tell what came of each."""
+    told = []
+    for state, step in CHECKPOINTS:
+        try:
+            job.checkpoint(state, step=step)
+        except JobStateError as error:
+            told.append(str(error))
+        else:
+            told.append(f"kept {state}")
+    return told
+
+
 def leave_thread(job: SyncJob, told: str) -> None:
     """Leave a thread behind that goes on with the job."""
 
@@ -131,6 +162,14 @@ def fail(how: str) -> Any:
             raise OddError(1, 2)
         case "error":
             raise UnpicklableError("what it says")
+        case "gone":
+            raise GoneError(410, {})
+        case "busy":
+            raise HttpError(429, {"Retry-After": "600"})
+        case "group":
+            raise ExceptionGroup("two", [OSError(), GoneError(410, {})])
+        case "local":
+            raise type("LocalError", (GoneError,), {})(410, {})
         case "result":
             return Unpicklable()
         case "huge":

@@ -10,13 +10,16 @@ import anyio.lowlevel
 import pytest
 
 from echomq.app import App
+from echomq.batches import Batch, JobBatch
 from echomq.client import open_client
+from echomq.errors import JobStateError
 from echomq.job import Job, SyncJob
 from echomq.protocol.codec import JsonCodec
 from echomq.protocol.keys import QueueKeys
 from echomq.transitions import Call, browse, claim, configure, read_job
 from echomq.worker.notes import MAX_LINE, cut_line
-from tests.worker.support import Peek, running, until
+from tests.worker import process_jobs
+from tests.worker.support import TRIO, Peek, running, until
 
 pytestmark = pytest.mark.anyio
 HUGE = 10**5000
@@ -93,6 +96,76 @@ async def test_step_that_cannot_be_sent_is_refused_and_hurts_no_neighbour(
     for n, (_, kind, text) in enumerate(STEPS):
         assert type(errors[n]) is kind
         assert text in str(errors[n])
+
+
+KINDS = ("coroutine", "thread", "batch", "process")
+STEPS_WANTED = ["kept 1", "kept 2", "is at step 5, expected a checkpoint that does not go back to step 4", "kept 4"]
+
+
+@TRIO
+@pytest.mark.parametrize("kind", KINDS)
+async def test_checkpoint_without_a_step_stays_on_the_latest(app: App, queue_name: str, peek: Peek, kind: str) -> None:
+    """The one that was kept in this attempt, wherever the handler runs; a refusal says from where to where."""
+    options: dict[str, Any] = {"queue": queue_name, "result_ttl": 60, "max_attempts": 1}
+
+    async def noted(notes: Any) -> list[str]:
+        return [await try_checkpoint(notes, *each) for each in process_jobs.CHECKPOINTS]
+
+    if kind == "coroutine":
+
+        @app.task(**options, name="handle")
+        async def handle(job: Job) -> list[str]:
+            return await noted(job)
+
+    elif kind == "batch":
+
+        @app.task(**options, name="handle", batch=Batch(max_size=2))
+        async def handle_batch(batch: JobBatch[int]) -> None:
+            for item in batch:
+                batch.done(item, await noted(item))
+
+    else:
+        app.task(**options, name="handle", run_in=kind)(process_jobs.checkpoints)  # type: ignore[call-overload]
+    async with app, running(app, processes=1):
+        args = b'{"args":[1]}' if kind == "batch" else b"{}"
+        job = await app.queue(queue_name).enqueue(args, task="handle", result_ttl=60)
+        await until(lambda: peek.state(job.id) in {"done", "dead"})
+        found = await job.info()
+    assert found is not None
+    told = JsonCodec().decode(found.record.result or b"[]")
+    assert [text.removeprefix(f"{job.id} ") for text in told] == STEPS_WANTED
+    assert (found.record.step, found.record.checkpoint) == (5, b"4")
+
+
+async def try_checkpoint(job: Any, state: int, step: int | None) -> str:
+    """Keep a checkpoint, and tell what came of it."""
+    try:
+        await job.checkpoint(state, step=step)
+    except JobStateError as error:
+        return str(error)
+    return f"kept {state}"
+
+
+async def test_checkpoint_without_a_step_goes_on_from_what_was_kept_unheard(
+    app: App, queue_name: str, redis_client: Any
+) -> None:
+    """A call whose answer was lost may have moved the step: the server's word counts, and one with a step is refused."""
+
+    @app.task(queue=queue_name, result_ttl=60, max_attempts=1)
+    async def handle(job: Job) -> list[str]:
+        first = await try_checkpoint(job, 1, 2)
+        redis_client.hset(QueueKeys(queue=queue_name).job(job.id), "step", 7)  # as if another call had
+        return [first, await try_checkpoint(job, 2, 3), await try_checkpoint(job, 3, None)]
+
+    async with app, running(app):
+        job = await handle.enqueue()
+        told = await job.result(timeout=10)
+        found = await job.info()
+    assert found is not None
+    assert [text.removeprefix(f"{job.id} ") for text in told] == [
+        "kept 1", "is at step 7, expected a checkpoint that does not go back to step 3", "kept 3",
+    ]  # fmt: skip
+    assert found.record.step == 7
 
 
 class Odd:

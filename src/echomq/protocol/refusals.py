@@ -98,7 +98,9 @@ class Verdict:
             case "EMQGONE":
                 return LeaseLostError("gone", id, token) if token else JobNotFoundError(id)
             case "EMQSTATE":
-                return JobStateError(expected, self.detail, id)
+                # "step 7": of a checkpoint that would go back. All else is a state.
+                actual = f"at {self.detail}" if self.detail.startswith("step ") else self.detail
+                return JobStateError(expected, actual, id)
             case "EMQKIND":
                 return InvalidJobError(f"{id or 'the call'}: the server refused a value: {self.detail or 'unknown'}")
             case "EMQFULL":

@@ -27,7 +27,7 @@ from echomq._logs import get_logger
 from echomq.errors import EncodeError, LeaseLostError
 from echomq.protocol._convert import shown
 from echomq.protocol.failures import name_of
-from echomq.protocol.refusals import Verdict
+from echomq.protocol.refusals import STATE, Verdict
 from echomq.transitions import Checkpoint, LogLine, Progress
 from echomq.worker.reasons import Reason
 
@@ -122,7 +122,7 @@ def spell_progress(done: Any, total: Any = None, message: Any = None) -> bytes:
 class LeaseNotes:
     """What a job's methods do: fenced notes, sent under the lease."""
 
-    __slots__ = ("_clock", "_codec", "_lease", "_next_at", "_timers", "_waiting")
+    __slots__ = ("_clock", "_codec", "_lease", "_next_at", "_step", "_timers", "_waiting")
 
     def __init__(self, lease: Lease, codec: Codec, timers: Timers) -> None:
         """Make the notes of one lease.
@@ -137,6 +137,8 @@ class LeaseNotes:
         self._timers = timers
         # A thread cannot read the event loop's clock; both run alike.
         self._clock = anyio.current_time() - time.monotonic()
+        self._step: int | None = None
+        """The latest step that was kept in this attempt."""
         self._next_at = -math.inf
         """From when on a progress note may leave."""
         self._waiting: bytes | None = None
@@ -149,12 +151,15 @@ class LeaseNotes:
         return None if reason is None else reason.value
 
     async def _send(self, group: Any, item: Any) -> None:
-        error = self._heed(item, await group(item))
+        self._require(item, await group(item))
+
+    def _require(self, item: Any, verdict: Verdict, expected: str = "") -> None:
+        error = self._heed(item, verdict, expected)
         if error is not None:
             raise error
 
-    def _heed(self, item: Any, verdict: Verdict) -> EchoMQError | None:
-        error = verdict.error(id=item.id, token=item.token, queue=self._lease.calls.queue)
+    def _heed(self, item: Any, verdict: Verdict, expected: str = "") -> EchoMQError | None:
+        error = verdict.error(id=item.id, token=item.token, queue=self._lease.calls.queue, expected=expected)
         if isinstance(error, LeaseLostError):
             # The same word as a renewal's. The handler need not wait for that to hear it.
             self._lease.stop(Reason.LEASE_LOST, verdict.code)
@@ -221,10 +226,20 @@ class LeaseNotes:
 
     async def checkpoint(self, state: Any, step: int | None) -> None:
         """Send a checkpoint."""
-        c = self._lease.claimed
-        at = (c.record.step or 0) if step is None else check_step(step)
+        c, call = self._lease.claimed, self._lease.calls.checkpoint
+        at = self._current_step() if step is None else check_step(step)
         data = self._encode("checkpoint", state)
-        await self._send(self._lease.calls.checkpoint, Checkpoint(c.id, c.token, c.nonce, at, data))
+        verdict = await call(item := Checkpoint(c.id, c.token, c.nonce, at, data))
+        kept = _kept_step(verdict)
+        if step is None and kept is not None:
+            # Only this attempt can have moved it: meanwhile, or by a call whose answer was lost.
+            at = kept
+            verdict = await call(item := Checkpoint(c.id, c.token, c.nonce, at, data))
+        self._require(item, verdict, f"a checkpoint that does not go back to step {at}")
+        self._step = at if self._step is None else max(self._step, at)
+
+    def _current_step(self) -> int:
+        return self._step if self._step is not None else self._lease.claimed.record.step or 0
 
     async def log(self, line: str) -> None:
         """Send a log line."""
@@ -236,6 +251,12 @@ class LeaseNotes:
         """Decode the state that the last attempt kept."""
         data = self._lease.claimed.record.checkpoint
         return None if data is None else self._codec.decode(data, Any)
+
+
+def _kept_step(verdict: Verdict) -> int | None:
+    """Read from a refusal, for a step that goes back, at which step the checkpoint is; None when it is another answer."""
+    word, _, number = verdict.detail.partition(" ")
+    return int(number) if verdict.code == STATE and word == "step" and number.isdecimal() else None
 
 
 async def shielded(note: Callable[..., Awaitable[None]], *values: Any) -> None:
