@@ -59,14 +59,26 @@ def check_reason(reason: str) -> str:
 
     Raises:
         TypeError: Not text.
-        ValueError: Longer than 1,024 bytes, or not UTF-8.
+        ValueError: Longer than 1,024 bytes, or with lone surrogates.
     """
     if not isinstance(reason, str):
         raise TypeError(f"a reason is text, not {reason!r}")
     text = str.__str__(reason)  # of an enum, say, what would be sent
-    if len(text.encode()) > MAX_REASON:
+    if byte_size("a reason", text) > MAX_REASON:
         raise ValueError(f"a reason has up to {MAX_REASON} bytes, not {len(text)} characters: {text[:40]!r}...")
     return text
+
+
+def byte_size(what: str, text: str) -> int:
+    """Answer how many bytes text has as UTF-8.
+
+    Raises:
+        ValueError: It has lone surrogates, which are not text.
+    """
+    try:
+        return len(str.encode(text))
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} has lone surrogates, which are not text: {shown(text)}") from None
 
 
 def check_page(state: str, offset: int, count: int, lane: str = "") -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, final
 import anyio
 import attrs
 
+from echomq._items import byte_size
 from echomq._walks import AT_ONCE, Each, Outcomes, Query, Rows, Step, Tell, Wait, Walk, chunks, drive, perform, walk_set
 from echomq.errors import DecodeError, EchoMQError
 from echomq.limits import Rate
@@ -307,7 +308,7 @@ class _Chosen:
             task = str.__str__(check_task_name(task))
         if not isinstance(error, str):
             raise TypeError(f"error is text, not {shown(error)}")
-        if len(error.encode()) > MAX_ERROR_TEXT or ("error" in given and not error):
+        if byte_size("error", error) > MAX_ERROR_TEXT or ("error" in given and not error):
             raise ValueError(f"error is 1 to {MAX_ERROR_TEXT} bytes, not {shown(error)}")
         try:
             return cls(task, str.__str__(error), to_ms(older))

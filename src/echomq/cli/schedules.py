@@ -201,7 +201,7 @@ def _payload(args: str | None, kwargs: str | None, payload: str | None) -> bytes
     if payload is not None:
         if args is not None or kwargs is not None:
             raise ValueError("say either --payload, or --args and --kwargs")
-        return payload.encode()
+        return payload.encode("utf-8", "surrogateescape")  # the bytes as they were typed
     call: dict[str, Any] = {}
     for what, text, kind, words in (("args", args, list, "list"), ("kwargs", kwargs, dict, "object")):
         if text is None:
