@@ -217,8 +217,10 @@ class JobHandle(Generic[R_co]):
 
         Returns:
             An asynchronous iterator: the note that stands, if there is one, then each later one, until the job has ended,
-            its row gone or not. It may be left at any moment. While iterating it raises `UnavailableError` when the
-            server was not reached in time, `DecodeError` for a note that is none.
+            its row gone or not. A job that is not there has ended, as far as anybody can tell, and nothing comes: one
+            that ended and was not kept is no different from an id that never was. It may be left at any moment. While
+            iterating it raises `UnavailableError` when the server was not reached in time, `DecodeError` for a note that
+            is none.
 
         Cancellation: each step is a checkpoint; nothing is lost.
         Delivery: the latest note wins: of several within a tenth of a second the last one comes. A message that is lost
@@ -233,7 +235,7 @@ class JobHandle(Generic[R_co]):
         Returns:
             An asynchronous iterator: the lines that are there, then each later one, until the job has ended. Where lines
             are gone before they could be read, for a log keeps the last 100 and 64 KiB, a `MissedLines` stands among
-            them: text that says so, with their number. Else as `progress`.
+            them: text that says so, with their number. Else as `progress`: of a job that is not there, no lines.
 
         Cancellation: each step is a checkpoint; nothing is lost.
         Delivery: each line that is read comes once, in order. A message that is lost costs up to 5 s; of a job that
