@@ -7,13 +7,13 @@ from __future__ import annotations
 
 EXECUTE, LEASE, SETTLE, BATCH = "worker/execute.py", "worker/lease.py", "worker/settle.py", "worker/batch.py"
 PROCESSES, CHILDREN, CHILD = "worker/processes.py", "worker/children.py", "worker/child.py"
-NOTES, WATCHDOG, TASKS, FRAMES = "worker/notes.py", "worker/watchdog.py", "tasks.py", "worker/frames.py"
+NOTES, WATCHDOG, TASKS, CARRIED = "worker/notes.py", "worker/watchdog.py", "tasks.py", "worker/carried.py"
 
 PLACES: tuple[tuple[str, tuple[tuple[str, str, str], ...], str], ...] = (
     # --- deadlines ---------------------------------------------------------------------------------------------------
     (
         "a job's deadline counts from the claim's reply",
-        ((LEASE, "self.timeout_at = self.sent_at + (", "self.timeout_at = anyio.current_time() + ("),),
+        ((LEASE, "return self.sent_at + (", "return anyio.current_time() + ("),),
         "worker/job_deadline::deadline_counts_from_before_the_claim_was_sent[trio]",
     ),
     (
@@ -175,8 +175,41 @@ PLACES: tuple[tuple[str, tuple[tuple[str, str, str], ...], str], ...] = (
     ),
     (
         "an error of a process may stop the worker",
-        ((FRAMES, "return error if issubclass(type(error), Exception) else foreign", "return error"),),
-        "worker/frames::error_crosses_as_itself_or_by_name",
+        ((CARRIED, "return error if issubclass(type(error), Exception) else None", "return error"),),
+        "worker/carried::error_crosses_by_name_where_its_class_is_not_found",
+    ),
+    (
+        "an error that is restored as another one crosses so",
+        ((CARRIED, " and _parts_of(again) == parts else None", " else None"),),
+        "worker/carried::error_crosses_as_itself",
+    ),
+    (
+        "an error crosses only by its pickle",
+        ((CARRIED, "            error = _make(carried, restored)\n", "            error = None\n"),),
+        "worker/carried::policy_knows_an_error_that_has_crossed",
+    ),
+    (
+        "an error that is known by name only is not told so",
+        ((CARRIED, "    error.add_note(BY_NAME)\n", ""),),
+        "worker/carried::error_crosses_by_name_where_its_class_is_not_found",
+    ),
+    (
+        "a failure that the deadline buries tells of a retry",
+        ((SETTLE, " and not _comes_too_late(lease, delay):", ":"),),
+        "worker/job_deadline::failure_that_the_deadline_buries_tells_of_no_retry[trio]",
+    ),
+    (
+        "a checkpoint without a step knows only of what it has heard",
+        ((NOTES, "        if step is None and kept is not None:\n", "        if False:\n"),),
+        "worker/noting::checkpoint_without_a_step_goes_on_from_what_was_kept_unheard[trio]",
+    ),
+    (
+        "a checkpoint without a step begins at the claim's",
+        (
+            (NOTES, "        if step is None and kept is not None:\n", "        if False:\n"),
+            (NOTES, "self._step if self._step is not None else self", "self"),
+        ),
+        "worker/noting::checkpoint_without_a_step_stays_on_the_latest[coroutine-trio]",
     ),
     (
         "a thread that a function has left notes under the next job",

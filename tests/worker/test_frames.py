@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import pickle
 import struct
-import sys
-import types
 from typing import Any
 
 import pytest
 
-from echomq.errors import DecodeError, EncodeError, JobStateError, ProcessDiedError
-from echomq.protocol.failures import ErrorRecord
+from echomq.errors import DecodeError, EncodeError, ProcessDiedError
 from echomq.verdicts import Discard, RateLimited, Retry, Snooze
-from echomq.worker.frames import Unpacker, dump, dump_error, load, load_error, pack, read, write
-from tests.worker.process_jobs import OddError, UnpicklableError
+from echomq.worker.frames import Unpacker, dump, load, pack, read, write
 
 
 def test_messages_come_in_pieces() -> None:
@@ -67,32 +63,6 @@ def test_verdicts_survive_pickle(verdict: Any) -> None:
     )  # fmt: skip
 
 
-def test_error_crosses_as_itself_or_by_name() -> None:
-    """One that cannot be pickled or restored, and one that would stop a worker, is an error that names it."""
-    for error in (LookupError("x"), JobStateError("active", "done", "a"), ExceptionGroup("two", [ValueError("a")])):
-        data, record = dump_error(error)
-        again = load_error(data, record)
-        assert (type(again), str(again)) == (type(error), str(error))
-    for odd in (OddError(1, 2), UnpicklableError("x"), KeyboardInterrupt("k"), SystemExit(3), GeneratorExit()):
-        data, record = dump_error(odd)
-        again = load_error(data, record)
-        assert type(again) is RuntimeError
-        assert str(again) == f"{record.type}: {record.message}"
-
-
-def test_error_of_the_main_module_is_named_as_its_author_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a child the main module has another name, which nobody has given it."""
-    module = types.ModuleType("__mp_main__")
-    exec("class MainError(Exception): pass", vars(module))
-    monkeypatch.setitem(sys.modules, "__mp_main__", module)
-    data, record = dump_error(module.MainError("x"))
-    assert record.type == "__main__.MainError"
-    assert "__mp_main__" not in record.traceback
-    assert data is not None
-    # The worker's main module has no such class here.
-    assert str(load_error(data, record)) == "__main__.MainError: x"
-
-
 def test_main_module_is_asked_for_only_when_it_is_needed() -> None:
     """Importing it takes time, and does what it does."""
     asked: list[int] = []
@@ -112,13 +82,6 @@ def test_values_are_refused_readably() -> None:
     assert load("x", dump("x", b"x" * 60_000, 100)) == b"x" * 60_000
     with pytest.raises(DecodeError, match="the result cannot be restored from its pickle: "):
         load("the result", b"nonsense")
-
-
-def test_record_of_an_error_is_bounded() -> None:
-    """However long its text."""
-    _, record = dump_error(ValueError("x" * 100_000))
-    assert len(record.to_bytes()) <= 4096
-    assert ErrorRecord.from_bytes(record.to_bytes()) == record
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from echomq.app import App
-from echomq.backoff import Fixed
+from echomq.backoff import Fixed, Sequence
 from echomq.batches import Batch, JobBatch
 from echomq.errors import JobFailedError
 from echomq.job import Job, SyncJob
@@ -77,7 +77,23 @@ async def test_deadline_stops_a_running_handler(app: App, queue_name: str, peek:
     assert caught.value.type == "TimeoutError"
     assert seen == [(1, True, "timeout")]
     assert peek.record(job.id).reason.startswith("deadline")
-    assert [line for line in logs if line["event"] == "job_failed"]
+    (line,) = (line for line in logs if line["event"] == "job_failed")
+    assert "retry_in" not in line
+
+
+async def test_failure_that_the_deadline_buries_tells_of_no_retry(app: App, queue_name: str, peek: Peek) -> None:
+    """The next attempt would come after it; one that comes before it is told."""
+
+    @app.task(queue=queue_name, result_ttl=60, max_attempts=5, backoff=Sequence([0.05, 60]))
+    async def handle() -> None:
+        raise RuntimeError("again")
+
+    with capture_logs() as logs:
+        async with app, running(app, lease=30.0):
+            job = await handle.options(deadline=30).enqueue()
+            await until(lambda: peek.state(job.id) == "dead")
+    assert peek.record(job.id).reason.startswith("deadline")
+    assert [line.get("retry_in") for line in logs if line["event"] == "job_failed"] == [0.05, None]
 
 
 async def test_deadline_counts_over_all_attempts(app: App, queue_name: str, peek: Peek) -> None:

@@ -118,7 +118,7 @@ async def test_process_fails_readably(app: App, queue_name: str, how: str, type:
 
 @TRIO
 async def test_backoff_sees_the_error_of_a_process(app: App, queue_name: str) -> None:
-    """As the exception that it was, or as one that names it if that cannot cross."""
+    """As the exception that it was, or as one that names it if its class cannot be found."""
     seen: list[str] = []
 
     def policy(_failures: int, error: BaseException, _random: Any) -> float:
@@ -127,10 +127,16 @@ async def test_backoff_sees_the_error_of_a_process(app: App, queue_name: str) ->
 
     fail = declare(app, queue_name, process_jobs.fail, backoff=policy)
     async with app, running(app, **ONE) as worker:
-        for how in ("deep", "odd"):
+        for how in ("deep", "odd", "local"):
             await fail.enqueue(how)
-        await until(lambda: worker.statistics().counters.failed == 2)
-    assert sorted(seen) == ["LookupError('deep')", "RuntimeError('tests.worker.process_jobs.OddError: 1 is not 2')"]
+        with capture_logs() as logs:
+            await until(lambda: worker.statistics().counters.failed == 3)
+    assert sorted(seen) == [
+        "LookupError('deep')", "OddError('1 is not 2')", "RuntimeError('tests.worker.process_jobs.LocalError: 410')",
+    ]  # fmt: skip
+    hints = {line["error"].split(":")[0]: line.get("hint", "") for line in logs if line["event"] == "job_failed"}
+    assert {name for name, hint in hints.items() if hint} == {"tests.worker.process_jobs.LocalError"}
+    assert "its type is known by name only" in hints["tests.worker.process_jobs.LocalError"]
 
 
 @TRIO

@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 from echomq.errors import EncodeError, LeaseLostError
 from echomq.job import SyncJob
 from echomq.tasks import Task
-from echomq.worker.frames import MAIN, JobFacts, dump, dump_error, load, load_error, pack, read, write
+from echomq.worker.carried import dump_error, load_error
+from echomq.worker.frames import MAIN, JobFacts, dump, load, pack, read, write
 from echomq.worker.notes import MAX_NOTE
 from echomq.worker.reasons import Reason
 from echomq.worker.watchdog import boot_time

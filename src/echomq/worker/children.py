@@ -25,7 +25,8 @@ import anyio.abc
 import echomq
 from echomq._logs import get_logger
 from echomq.errors import DecodeError, ProcessDiedError
-from echomq.worker.frames import Unpacker, dump, dump_error, load, load_error, main_module, pack
+from echomq.worker.carried import dump_error, load_error
+from echomq.worker.frames import Unpacker, dump, load, main_module, pack
 from echomq.worker.reasons import Raised, Reason, Returned, Unfit
 from echomq.worker.signals import Signal
 from echomq.worker.watchdog import boot_time

@@ -1,7 +1,7 @@
 """Messages between a worker and its child processes: a length, then a pickle.
 
-What is the user's (arguments, results, errors) is pickled by itself within a message, so that what cannot be pickled or
-restored is one readable failure and breaks no stream.
+What is the user's (arguments, results; errors: see `carried`) is pickled by itself within a message, so that what cannot
+be pickled or restored is one readable failure and breaks no stream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from echomq.errors import DecodeError, EncodeError
-from echomq.protocol.failures import ErrorRecord, name_of, text_of
+from echomq.protocol.failures import name_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,33 +166,6 @@ def load(what: str, data: bytes, need_main: Callable[[], None] = _nothing) -> An
     except BaseException as error:
         msg = f"{what} cannot be restored from its pickle: {_text(error)}"
         raise DecodeError(msg) from error
-
-
-def dump_error(error: BaseException) -> tuple[bytes | None, ErrorRecord]:
-    """Pickle an error, None if it cannot be, and describe it with its traceback: that is never pickled."""
-    record = ErrorRecord.from_exception(error)
-    here = ErrorRecord(*(text.replace(MAIN, "__main__") for text in (record.type, record.message, record.traceback)))
-    try:
-        data = dump("the error", error)
-    except EncodeError:
-        data = None
-    return data, here
-
-
-def load_error(data: bytes | None, record: ErrorRecord) -> BaseException:
-    """Restore an error.
-
-    One that cannot be, or that would mean something else in a worker (a cancellation, Ctrl-C), is a RuntimeError that
-    names it.
-    """
-    foreign = RuntimeError(f"{record.type}: {record.message}")
-    if data is None:
-        return foreign
-    try:
-        error = load("the error", data)
-    except DecodeError:
-        return foreign
-    return error if issubclass(type(error), Exception) else foreign
 
 
 def _text(error: BaseException) -> str:

@@ -111,15 +111,23 @@ class Lease:
         self.completion: Completion | None = None
         """The verdict of a handler that returned, until it is delivered."""
 
-    def end_by(self, deadline_ms: int) -> bool:
-        """Set the end of the job's time over all attempts; answer whether it has come.
+    def here(self, at_ms: int) -> float:
+        """Tell when a moment is, on anyio's clock.
 
         Counted from before the claim was sent, so that it is here before it is on the server.
 
         Args:
+            at_ms: By the server's clock, Unix ms.
+        """
+        return self.sent_at + (at_ms - self.now_ms) / 1000
+
+    def end_by(self, deadline_ms: int) -> bool:
+        """Set the end of the job's time over all attempts; answer whether it has come.
+
+        Args:
             deadline_ms: By the server's clock, Unix ms.
         """
-        self.timeout_at = self.sent_at + (deadline_ms - self.now_ms) / 1000
+        self.timeout_at = self.here(deadline_ms)
         self.at_deadline = True
         self.scope.deadline = min(self.deadline, self.timeout_at)
         return anyio.current_time() >= self.timeout_at

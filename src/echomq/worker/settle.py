@@ -29,6 +29,7 @@ from echomq.protocol.refusals import Verdict
 from echomq.protocol.times import to_ms, to_seconds
 from echomq.transitions import Closing, Completion, Ending, Failure, Release, Snoozed
 from echomq.verdicts import Discard, RateLimited, Retry, Snooze
+from echomq.worker.carried import is_by_name
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
 from echomq.worker.signals import Signal
 
@@ -290,10 +291,14 @@ class Settler:
         if delay is None:
             delay, budget = 0.0, 0
         record = record or ErrorRecord.from_exception(error)
-        retry = {"retry_in": round(delay, 3)} if failures < budget else {}
+        more: dict[str, Any] = {}
+        if failures < budget and not _comes_too_late(lease, delay):
+            more["retry_in"] = round(delay, 3)
+        if is_by_name(error):
+            more["hint"] = "policies see a RuntimeError: outside its process, its type is known by name only"
         _log.warning(
             "job_failed", **self._names(lease), error=f"{record.type}: {record.message}", failures=failures,
-            max_attempts=budget, **retry,
+            max_attempts=budget, **more,
         )  # fmt: skip
         return lease.calls.fail, Failure(c.id, c.token, c.nonce, to_ms(delay), budget, record.to_bytes())
 
@@ -319,6 +324,12 @@ class Settler:
         delay = min(UNFIT_CAP, max(UNFIT_FIRST, waited)) * self._random.uniform(0.8, 1.0)
         _log.warning("job_unfit", **self._names(lease), error=_text(error), retry_in=round(delay, 1))
         return lease.calls.snooze, Snoozed(c.id, c.token, c.nonce, to_ms(delay), unfit=True)
+
+
+def _comes_too_late(lease: Lease, delay: float) -> bool:
+    """Tell whether the job will be buried for its deadline, since that is over by its next attempt."""
+    deadline_ms = lease.claimed.record.deadline_ms
+    return deadline_ms is not None and anyio.current_time() + delay >= lease.here(deadline_ms)
 
 
 def _timeout(lease: Lease) -> TimeoutError:
