@@ -190,7 +190,7 @@ def _phases(found: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _grids(result: dict[str, Any]) -> list[Grid]:
-    found = result["phases"]
+    [found] = result["rounds"]
     scripts = [
         (
             f"{title}: {verb}",
@@ -253,10 +253,11 @@ def main(*, jobs: int, due: int, quick: bool, as_markdown: bool, output: Path | 
         phases = trio.run(_measure, server.url, jobs, due, progress, client)
         pinger.send_signal(signal.SIGTERM)
         pings = read_line(pinger)
-    result["phases"] = {
+    phases_found = {
         each.title: {"jobs": each.jobs, "rate": each.rate, "ping": _pings(pings, each), "scripts": each.scripts}
         for each in phases
     }
+    result["rounds"] = [phases_found]
     path = save(result, output or RESULTS / f"delayed-{datetime.now(UTC):%Y%m%dT%H%M%S}.json")
     if as_markdown:
         print("\n".join([*(grid.markdown() for grid in _grids(result)), about(result)]))

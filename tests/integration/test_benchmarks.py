@@ -90,7 +90,7 @@ def test_delayed_measures_each_phase(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("### ") == 3
     result = orjson.loads(output.read_bytes())
-    found = result["phases"]
+    [found] = result["rounds"]
     assert len(result["late_ms"]) == 20
     assert [each["jobs"] for each in found.values()] == [1500, 500, 500, 1500, 2000]
     assert [*found] == ["enqueue, delayed", "enqueue, one instant", "promote", "list the schedule", "obliterate"]

@@ -240,10 +240,10 @@ def test_keys_are_told_by_their_names() -> None:
         "ring",
         "closed",
         "once:x:claim",
-        "schedule:s",
         "schedules",
     ):
         assert suspect(name) is None
+    assert suspect("schedule:s") == Look("schedule", "s")
     for name in ("job:", "job:short", "dedup:", "lane:a", "lane:a:other", "stranger", "once:", "", "worker:"):
         with pytest.raises(ValueError, match=r".*"):
             suspect(name)

@@ -1256,7 +1256,7 @@ SCHEDULES = (
     ),
     _m(
         "the latest slot is fired, however old it is",
-        ("recurrence/rule.py", 'if self.missed != "skip" or now_ms - latest <= ON_TIME_MS:', "if True:"),
+        ("recurrence/rule.py", '(self.missed == "last" and not slots)', "not slots"),
         by="worker/timetable::missed_slots_by_policy[trio-skip-30-0]",
     ),
     _m(
