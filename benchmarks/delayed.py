@@ -31,7 +31,7 @@ from echomq import open_client, run_worker
 from echomq.embedded import open_server
 from echomq.errors import EchoMQError
 from echomq.queue import Queue
-from echomq.transitions import Call, promote
+from echomq.transitions import MAX_ROUND, Call, promote
 
 # The targets.
 PING_MS = 20.0
@@ -101,7 +101,7 @@ async def _promote(queue: Queue, jobs: int, advance: Callable[[int], object]) ->
     """Make all that is due ready, in the rounds that each claim makes."""
     done = 0
     while done < jobs:
-        moved = await queue.wire.run(promote(KEYS, Call(queue.wire.tag), bound=256), route="bulk")
+        moved = await queue.wire.run(promote(KEYS, Call(queue.wire.tag)), route="bulk")
         done += moved
         advance(moved)
     return done
@@ -110,7 +110,7 @@ async def _promote(queue: Queue, jobs: int, advance: Callable[[int], object]) ->
 async def _list(queue: Queue, state: str, advance: Callable[[int], object]) -> int:
     seen = 0
     while True:
-        page = await queue.browse(state, offset=seen, count=256)
+        page = await queue.browse(state, offset=seen, count=MAX_ROUND)
         seen += len(page.jobs)
         advance(len(page.jobs))
         if not page.jobs:
