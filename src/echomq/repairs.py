@@ -5,7 +5,7 @@ Theory of operation
     is handed to the script `repair`, which looks again and mends it, each piece at once. A job that is made, moved or
     ended meanwhile is sound whenever the script looks at it: a queue may be repaired while it works.
 
-    First every row, log and set: a set's members are looked at if one of some has no row, a lane's in any case, for only
+    First the keys that every queue may have, for one of a wrong type would stop all that follows. Then every row, log and set: a set's members are looked at if one of some has no row, a lane's in any case, for only
     its name says which lane it is. Then dedup keys, which name jobs, and lanes, whose place in the rota hangs on what is
     in them; the lane of the jobs without one, where what is ready in lanes is counted anew; and schedules, by their slots.
 
@@ -45,6 +45,7 @@ MOST_SCANS: Final = 8
 PATIENCE: Final = 64
 """Rounds without progress after which obliterating is given up."""
 _SETS: Final = ("pending", "active", "schedule", "dead", "waiting", "done")
+_TYPED: Final = (*_SETS, "ring", "closed", "lanes", "schedules", "wake", "events", "counts")
 _OWN: Final = frozenset(
     {"meta", "void", "wake", "events", "ring", "closed", "lanes", "counts", "schedules", "workers", "outbox"}
 )
@@ -113,22 +114,31 @@ class _Repair:
         self._did = {"mended": 0, "buried": 0, "dropped": 0}
         self._unknown: dict[str, None] = {}
         self._lanes: set[str] = set()
-        self._no_lanes: set[str] = set()  # what the script could only stumble over
         self._any_dedup = False
         self._problem: EchoMQError | None = None
 
     def walk(self) -> Walk[RepairReport]:
         """Look at everything."""
+        yield from _check_meta(self._keys)
+        yield from self._own()
         yield from _scan(self._keys, scan_pattern(self._keys), self._jobs_of)
         if self._any_dedup:
             yield from _scan(self._keys, scan_pattern(self._keys)[:-1] + "dedup:*", self._dedups_of)
         yield from self._rota()
-        yield from self._look(Look("lane", name) for name in sorted(self._lanes - self._no_lanes - {""}))
+        yield from self._look(Look("lane", name) for name in sorted(self._lanes - {""}))
         yield from self._look([Look("lane", "")])
         yield from self._through("ZSCAN", "schedules", lambda flat: self._slots(_texts(flat[::2])))
         if self._problem is not None:
             raise self._problem
         return RepairReport(looked=self._looked, unknown=tuple(self._unknown), **self._did)
+
+    def _own(self) -> Walk[None]:
+        looks = [Look("key", name) for name in _TYPED]
+        outcomes: Outcomes = yield Each("repair", looks)
+        for look, outcome in zip(looks, outcomes, strict=True):
+            if isinstance(outcome, EchoMQError):
+                raise outcome
+            self._note(look, outcome)
 
     def _slots(self, names: list[str | None]) -> Walk[None]:
         yield from self._look(Look("schedule", name) for name in names if name is not None)
@@ -211,10 +221,8 @@ class _Repair:
     def _other_type(self, error: ServerError, suffix: str) -> None:
         if error.code != "WRONGTYPE":
             raise error
-        self._nobodys(suffix)
-        match = _LANE_SET.fullmatch(suffix)
-        if match is not None:
-            self._no_lanes.add(match[1])
+        if not _LANE_SET.fullmatch(suffix):  # which goes when its lane is looked at
+            self._nobodys(suffix)
 
     def _nobodys(self, name: str) -> None:
         if len(self._unknown) < MOST_UNKNOWN:
@@ -242,6 +250,7 @@ class _Repair:
 def obliterate_walk(keys: QueueKeys, *, force: bool) -> Walk[int]:
     """Answer the walk that erases a queue; see `Queue.obliterate`."""
     jobs, idle, least = 0, 0, None
+    yield from _check_meta(keys)
     while True:
         done: Obliteration = yield from _round(keys, force=force)
         jobs += done.jobs
@@ -267,6 +276,24 @@ def obliterate_walk(keys: QueueKeys, *, force: bool) -> Walk[int]:
             break
     yield from _round(keys, force=force, last=True)
     return jobs
+
+
+def _check_meta(keys: QueueKeys) -> Walk[None]:
+    """Without it no script runs, and what it should say is nowhere else.
+
+    Raises:
+        ServerError: It is of another type.
+    """
+    try:
+        yield Plain(("HMGET", keys.meta, "protocol"))
+    except ServerError as error:
+        if error.code != "WRONGTYPE":
+            raise
+        raise ServerError(
+            "WRONGTYPE",
+            f"{keys.meta!r} holds the settings of queue {keys.queue!r} and is no hash: rename it or delete it, then call "
+            "again; settings and a pause have to be made anew",
+        ) from None
 
 
 def _round(keys: QueueKeys, *, force: bool, names: Sequence[str] = (), last: bool = False) -> Walk[Obliteration]:

@@ -104,6 +104,7 @@ EQUIVALENT = {
     "repair: guard repair-held: without `fine`": "an error says no state",
     "obliterate: write gone-dedup: without `fine`": "an error names no key",
     "obliterate: write gone-slot: without `fine`": "an error names no lane",
+    "obliterate: write gone-typed-slot: without `fine`": "an error names no lane",
     "obliterate: write gone-laned: `>=` for `>`": "takes nought off",
     "obliterate: write gone-name: without `ARGV[i] ~= 'void'`": "it is never there",
 }

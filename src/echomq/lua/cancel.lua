@@ -23,10 +23,11 @@ local verdicts = each(3, 3, function(at)
   if not row.state then return 'EMQGONE' end
   if row.state == 'pending' or row.state == 'schedule' then return cancel_now(id, row, reason) end --!guard cancel-now
   if row.state ~= 'active' then return 'EMQSTATE ' .. row.state end --!guard cancel-state
+  local token = row.attempts or '0' -- a torn row has none
   call('HSET', row_key(id), 'cancel', reason) --!write cancel-request
-  call('PUBLISH', P .. 'cancel', id .. ' ' .. row.attempts .. ' ' .. reason) --!write cancel-event
-  emit('cancel_requested', id, 'token', row.attempts, 'reason', reason)
-  return 'asked ' .. row.attempts
+  call('PUBLISH', P .. 'cancel', id .. ' ' .. token .. ' ' .. reason) --!write cancel-event
+  emit('cancel_requested', id, 'token', token, 'reason', reason)
+  return 'asked ' .. token
 end)
 bell()
 flush_tally()

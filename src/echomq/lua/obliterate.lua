@@ -2,7 +2,7 @@
 -- purpose: Close a queue and erase what is in it, in bounded rounds; its own keys go last, `meta` as the last of them.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, row, erase
+-- include: now, number, row, erase, typed
 -- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; schedules zset; schedule:<name> hash; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count; bound count; force count; last count; left_over text
 -- reply: jobs erased; named keys erased; jobs and schedules left
@@ -14,19 +14,23 @@
 -- moves: pending -> nothing; active -> nothing; schedule -> nothing; dead -> nothing; done -> nothing
 local bound, force, last = whole(ARGV[3], 1, 1000), ARGV[4] == '1', ARGV[5] == '1'
 if not bound or #ARGV - 5 > 256 then return redis.error_reply('EMQKIND obliterate: its bound or its names are out of range') end --!guard argv
-local running = call('ZCARD', ACTIVE)
 if not force then
   if not meta[2] and meta[1] then return redis.error_reply('EMQSTATE running') end --!guard not-paused
+  local running = call('TYPE', ACTIVE).ok == 'zset' and call('ZCARD', ACTIVE) or 0
   if running > 0 then return redis.error_reply('EMQSTATE active ' .. running) end --!guard active
 end
 if meta[1] and not meta[3] then call('HSET', META, 'closing', NOW) end --!write closing
 
+for name, kind in pairs(OWN_TYPES) do
+  typed(P .. name, kind) --!write gone-typed
+end
 local gone, room = 0, bound
 local function clear(key)
   local ids = room > 0 and call('ZRANGE', key, 0, room - 1) or {} --!bound obliterate
   for _, id in ipairs(ids) do
     local fine, row = pcall(call, 'HMGET', row_key(id), 'dedup', 'result_ttl_ms', 'lane')
     if fine and row[1] then call('DEL', P .. 'dedup:' .. row[1]) end --!write gone-dedup
+    if fine and row[3] then typed(lane_active(row[3]), 'zset') end --!write gone-typed-slot
     if fine and row[3] then call('ZREM', lane_active(row[3]), id) end --!write gone-slot
     erase(id)
     if fine then tell(id, { result_ttl_ms = row[2] }, 'removed') end
@@ -43,6 +47,7 @@ local ring, closed, lanes = P .. 'ring', P .. 'closed', P .. 'lanes'
 local function clear_lane(name)
   if name ~= '' then
     local before = gone
+    typed(P .. lane_set(name), 'zset') --!write gone-typed-lane
     clear(P .. lane_set(name))
     if gone > before then call('HINCRBY', META, 'laned', before - gone) end --!write gone-laned
     if call('EXISTS', P .. lane_set(name)) == 1 then return false end --!guard lane-left

@@ -1,8 +1,8 @@
 -- verb: repair
--- purpose: Bring rows and sets together again, after writes were lost or made by hand.
+-- purpose: Bring rows and sets together again, after writes were lost or made by hand; keys of a wrong type go.
 -- section: Protocol, sections 5 and 8
 -- flags: allow-oom
--- include: now, number, row, begins, limits, rota, read, torn, items, emit, bell, erase, lane, slots
+-- include: now, number, row, begins, limits, rota, read, torn, items, emit, bell, erase, lane, slots, typed
 -- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; schedules zset; schedule:<name> hash; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: what text; name text; lane text
@@ -71,13 +71,21 @@ local function place_of(row)
 end
 local STATES_KNOWN = { pending = true, active = true, schedule = true, dead = true, done = true, waiting = true }
 
+-- A lane's sets; answers how many of them went.
+local function lane_typed(name)
+  return typed(P .. lane_set(name), 'zset') + typed(lane_active(name), 'zset') --!write repair-typed-lane
+end
 local function job(id, hint)
   local lanes = {}
   if hint ~= '' then lanes[hint] = true end
   local fine, row = pcall(read, id)
+  if fine and row.lane and lane_fits(row.lane) and row.lane ~= '' then lanes[row.lane] = true end
+  local wrong = typed(row_key(id) .. ':log', 'list') --!write repair-typed-log
+  for lane in pairs(lanes) do
+    wrong = wrong + lane_typed(lane) --!write repair-typed-lanes
+  end
   if not fine or not row.state and call('EXISTS', row_key(id)) == 0 then return without_row(id, lanes) end --!guard repair-row
-  if row.lane and lane_fits(row.lane) and row.lane ~= '' then lanes[row.lane] = true end
-  if not STATES_KNOWN[row.state] or row.attempts and not whole(row.attempts, 0, FAR) then --!guard repair-state
+  if not STATES_KNOWN[row.state] or row.attempts and not whole(row.attempts, 0, FAR) or row.state == 'active' and not row.attempts then --!guard repair-state
     leave_all(id, P .. 'dead', lanes)
     mend_lease(id, {}, lanes)
     local reason = 'torn: its row did not say where it belongs'
@@ -93,7 +101,8 @@ local function job(id, hint)
   local set, score = place_of(row)
   local ready = row.state == 'pending'
   if ready and row.lane and not ROTA then begin_rota() end
-  local wrong, right = leave_all(id, set, lanes)
+  local left, right = leave_all(id, set, lanes)
+  wrong = wrong + left --!write repair-left
   if not right then
     local come = call('ZADD', set, score, id) --!write repair-enter
     wrong = wrong + come
@@ -109,6 +118,7 @@ local function job(id, hint)
   -- A window's key goes by itself, also while the job lives.
   local lives = ready or row.state == 'schedule' or row.state == 'active'
   local owed = row.dedup and lives and call('HEXISTS', row_key(id), 'dedup_window_ms') == 0 --!guard repair-owed
+  if owed then wrong = wrong + typed(P .. 'dedup:' .. row.dedup, 'string') end --!write repair-typed-owed
   if owed and call('SETNX', P .. 'dedup:' .. row.dedup, id) == 1 then --!guard repair-dedup
     wrong = wrong + 1
   end
@@ -120,6 +130,10 @@ end
 -- A key that names a job which is over keeps others out.
 local function dedup(name)
   local key = P .. 'dedup:' .. name
+  if typed(key, 'string') == 1 then --!guard repair-typed-dedup
+    tally('mended')
+    return 'dropped key'
+  end
   local id = call('GET', key)
   if not id or call('PTTL', key) ~= -1 then return 'ok' end --!guard repair-window
   local fine, row = pcall(read, id)
@@ -162,9 +176,27 @@ local function lane_place(name)
   return 'mended lane'
 end
 
+local function lane(name)
+  local gone = lane_typed(name)
+  local verdict = lane_place(name)
+  if gone == 0 or verdict ~= 'ok' then return verdict end --!guard repair-lane-typed
+  tally('mended')
+  return 'mended lane'
+end
+-- A key that every queue may have. What stood in it is put back by the looks at rows, lanes and schedules.
+local function own(name)
+  if not OWN_TYPES[name] then return 'EMQKIND key ' .. name end --!guard repair-own
+  if typed(P .. name, OWN_TYPES[name]) == 0 then return 'ok' end --!guard repair-own-typed
+  if name == 'wake' then made_ready = made_ready + MOST_TOKENS end --!write repair-own-wake
+  tally('dropped')
+  return 'dropped key'
+end
+
 -- A schedule is found by its slot, or rests at the end; a slot without one would be told to every claim.
 local function slot_of(name)
   local key = schedule_key(name)
+  local is = call('TYPE', key).ok
+  if is ~= 'hash' and is ~= 'none' then return 'EMQKIND schedule ' .. name end --!guard repair-no-definition
   local stands, found = call('HMGET', key, 'slot', 'paused'), call('ZSCORE', SCHEDULES, name)
   if call('EXISTS', key) == 0 then
     if not found then return 'ok' end --!guard repair-no-schedule
@@ -183,12 +215,13 @@ local function slot_of(name)
 end
 
 local verdicts = each(3, 3, function(at)
-  local what, name, lane = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  if what == 'job' then return job(name, lane_fits(lane) and lane or '') end
+  local what, name, hint = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  if what == 'job' then return job(name, lane_fits(hint) and hint or '') end
+  if what == 'key' then return own(name) end
   if what == 'dedup' then return dedup(name) end
   if what == 'schedule' then return slot_of(name) end
   if what ~= 'lane' or not lane_fits(name) then return 'EMQKIND ' .. what .. ' ' .. name end --!guard repair-what
-  local verdict = lane_place(name)
+  local verdict = lane(name)
   if name ~= '' then return verdict end
   local counted = recount()
   return verdict == 'ok' and counted or verdict

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
     from echomq.protocol.refusals import Verdict
 
-Suspect = Literal["job", "dedup", "lane", "schedule"]
-"""What may be torn: a job's row and places, a dedup key, a lane's place in the rota, a schedule and its slot."""
+Suspect = Literal["job", "dedup", "lane", "schedule", "key"]
+"""What may be torn: a job's row and places, a dedup key, a lane's place in the rota, a schedule and its slot, the type of
+a key that every queue may have."""
 
 
 @final
@@ -26,7 +27,7 @@ class Look:
     what: Suspect
     """What is looked at."""
     name: str
-    """A job's id, a dedup key, or the name of a lane or a schedule."""
+    """A job's id, a dedup key, or the name of a lane or a schedule, or of a key without the queue's prefix."""
     lane: str = ""
     """For a job: a lane in whose sets it was found, whatever its row says; "" when in none."""
 
@@ -39,6 +40,6 @@ def repair(keys: QueueKeys, call: Call, items: Sequence[Look], /) -> Transition[
     """Look at jobs, dedup keys, lanes and schedules, and mend what is torn.
 
     Verdicts: `ok` (it was sound), `mended WHAT`, `buried WHAT` (the row did not say where it belongs), `dropped WHAT` (it
-    belonged to a row that is gone), or `EMQKIND`.
+    belonged to a row that is gone; a key of a wrong type), or `EMQKIND`.
     """
     return multi("repair", keys, call, items, remembered=False)

@@ -9,7 +9,7 @@ from echomq.conformance.bench import Bench
 from echomq.conformance.items import YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
 from echomq.conformance.scheduling import AHEAD, Schedules
-from echomq.transitions import Look
+from echomq.transitions import CancelRequest, Look
 
 
 @scenario(
@@ -166,6 +166,81 @@ def slots_ring(b: Bench) -> None:
     b.server.delete(b.keys.wake, b.keys.schedules)
     b.on("repair", Look("schedule", "s"))
     b.expect("tokens", b.tokens(), 1)
+
+
+def _retype(b: Bench, name: str) -> None:
+    """Put a set of another kind in a key's place: no key of a queue is one."""
+    b.server.delete(b.keys.base + name)
+    b.server.sadd(b.keys.base + name, "x")
+
+
+@scenario("a key that every queue may have goes if it is of another type, and what stood in it is put back", 12, 39)
+def types_of_own_keys(b: Bench) -> None:
+    id, plain = b.add(lane="a", delay_ms=0), b.add()
+    names = ("pending", "active", "schedule", "dead", "done", "waiting", "ring", "closed", "lanes", "schedules")
+    for name in (*names, "events", "counts", "wake"):
+        with b.unchanged():
+            b.expect("sound", b.on("repair", Look("key", name)), ["ok"])
+        _retype(b, name)
+        b.expect(name, b.on("repair", Look("key", name)), ["dropped key"])
+        b.expect("counted", b.count("dropped") > 0, True)
+        b.expect("rung anew", b.tokens() == 64, name == "wake")
+        b.on("repair", Look("job", id), Look("job", plain), Look("lane", "a"), Look("lane", ""))
+    for name in ("meta", "void", "stranger"):
+        b.refuses(name, f"EMQKIND key {name}", lambda name=name: b.on("repair", Look("key", name))[0])  # type: ignore[misc]
+    b.expect("claimed", {job.id for job in b.worker.claim(9).jobs}, {id, plain})
+
+
+@scenario("sets of a lane that are none go when one of its jobs, or the lane, is looked at", 12, 39)
+def types_of_lanes(b: Bench) -> None:
+    id = b.add(lane="a")
+    for name in ("lane:a:pending", "lane:a:active"):
+        _retype(b, name)
+        b.expect(name, b.on("repair", Look("job", id)), ["mended pending"])
+        b.expect("whole", (b.on("repair", Look("job", id)), list(b.look().zset("lane:a:pending"))), (["ok"], [id]))
+    b.on("repair", Look("lane", "a"), Look("lane", ""))
+    mended = b.count("mended")
+    _retype(b, "lane:a:active")
+    b.expect("by the lane", b.on("repair", Look("lane", "a"), Look("lane", "a")), ["mended lane", "ok"])
+    b.expect("once", b.count("mended"), mended + 1)
+    _retype(b, "lane:a:pending")
+    b.server.rpush(b.keys.ring, "a")
+    b.expect("by the lane", b.on("repair", Look("lane", "a")), ["mended lane"])
+    b.expect("once", b.count("mended"), mended + 2)
+    b.on("repair", Look("job", id), Look("lane", "a"), Look("lane", ""))
+    b.expect("claimed", b.take().id, id)
+
+
+@scenario("logs and dedup keys of another type go, and whom a key is owed holds it again; a definition is left", 39)
+def types_of_pieces(b: Bench) -> None:
+    id = b.add(dedup="k")
+    _retype(b, f"job:{id}:log")
+    b.expect("a log", b.on("repair", Look("job", id)), ["mended pending"])
+    _retype(b, "dedup:k")
+    b.expect("owed", b.on("repair", Look("job", id)), ["mended pending"])
+    b.expect("held", b.server.get(b.keys.dedup("k")), id.encode())
+    _retype(b, "dedup:x")
+    mended = b.count("mended")
+    b.expect("a key", b.on("repair", Look("dedup", "x"), Look("dedup", "x")), ["dropped key", "ok"])
+    b.expect("counted", b.count("mended"), mended + 1)
+    _retype(b, "schedule:s")
+    b.refuses("a definition", "EMQKIND schedule s", lambda: b.on("repair", Look("schedule", "s"))[0])
+    b.server.delete(b.keys.schedule_of("s"))
+
+
+@scenario("a row that is active without a token is buried; met before, it stalls and is cancelled as token 0", 39)
+def token_missing(b: Bench) -> None:
+    id = b.add()
+    b.take()
+    b.server.hdel(b.keys.job(id), "attempts")
+    b.expect("asked", b.on("cancel", CancelRequest(id, "why")), ["asked 0"])
+    b.server.hdel(b.keys.job(id), "cancel")
+    b.expect("buried", b.on("repair", Look("job", id)), ["buried active"])
+    b.expect("redriven", b.on("redrive", id), ["ok"])
+    b.take()
+    b.server.hdel(b.keys.job(id), "attempts")
+    b.server.zadd(b.keys.active, {id: 1})
+    b.expect("stalled, and claimed", b.worker.claim(1).jobs[0].token, 1)
 
 
 @scenario("a row whose token cannot be read is buried, and runs again when it is redriven", 39)

@@ -185,6 +185,28 @@ def unreadable(b: Bench) -> None:
     b.worker.plain("resume")
 
 
+@scenario("keys of another type go with the others, and refuse nobody", 35, 39)
+def types(b: Bench) -> None:
+    for lane in ("a", "b"):
+        b.add(lane=lane)
+    b.take()
+    names = ("pending", "active", "schedule", "dead", "done", "waiting", "closed", "schedules", "wake", "events", "counts")
+    for name in (*names, "lane:a:active", "lane:b:active", "lane:b:pending"):
+        b.server.delete(b.keys.base + name)
+        b.server.sadd(b.keys.base + name, "x")
+    b.worker.plain("pause")
+    done = b.producer.plain("obliterate", bound=9)
+    b.expect("left", (done.left, b.producer.plain("obliterate").left), (0, 0))
+    b.producer.plain("obliterate", last=True, names=[s for s in b.look().entries if s.startswith(("job:", "lane:"))])
+    b.worker.plain("resume")
+    b.expect("all", [s for s, it in b.look().entries.items() if not it.ttl and s != "meta"], [])
+    b.add(lane="a")
+    b.server.delete(b.keys.lane_active("a"))
+    b.server.sadd(b.keys.lane_active("a"), "x")
+    b.expect("a job of such a lane", b.producer.plain("obliterate", force=True).jobs, 1)
+    b.worker.plain("resume")
+
+
 @scenario("a lane whose job runs keeps its lease until that job goes", 23, 35)
 def lane_of_a_running_job(b: Bench) -> None:
     b.set_lane("a", limit="1")

@@ -14,7 +14,7 @@ local function reap_one(id)
   -- The holder stays in the row: a late completion is still welcome as long as nobody else has claimed the job.
   if not again(id, row, 'pending', -row.priority, 'stalls', stalls) then
     tally('stalled')
-    emit('stalled', id, 'token', row.attempts, 'stalls', stalls)
+    emit('stalled', id, 'token', row.attempts or '0', 'stalls', stalls)
   end
 end
 -- Answers how many entries were handled; the bound was used up if that is `bound`.
