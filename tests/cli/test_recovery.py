@@ -78,14 +78,15 @@ def test_cancel_of_many_asks_first(run: Any, queue: sync.Queue) -> None:
 
 
 def test_question_is_answered(run: Any, queue: sync.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No is no, yes is yes."""
-    answers = iter([False, True])
+    """No is no, as is the end of the input; yes is yes."""
+    answers = iter(["", "what?\n", "No\n", "y\n"])
     monkeypatch.setattr("echomq.cli.asking.can_ask", lambda: True)
-    monkeypatch.setattr("echomq.cli.asking.click.confirm", lambda *_args, **_options: next(answers))
+    monkeypatch.setattr("echomq.cli.frame.read_line", lambda: next(answers))
     queue.enqueue(b"", lane="a")
-    result = run("cancel", "--lane", "a")
-    assert (result.exit_code, "nothing was done" in result.stderr) == (1, True)
-    assert queue.counts().pending == 1
+    for _ in range(2):
+        result = run("cancel", "--lane", "a")
+        assert (result.exit_code, "nothing was done" in result.stderr) == (1, True)
+        assert queue.counts().pending == 1
     assert run("cancel", "--lane", "a").exit_code == 0
     assert queue.counts().pending == 0
 

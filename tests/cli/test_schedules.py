@@ -105,17 +105,17 @@ def test_unknown_schedule_is_code_1(run: Command, queue_name: str, verb: str) ->
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("put", "a"), "either every= or cron="),
-        (("put", "a", "--every", "0"), "an interval is 0.1 seconds"),
-        (("put", "a", "--cron", "61 * * * *"), "its minute cannot be '61'"),
-        (("put", "a", "--cron", "* * * * *", "--tz", "Mars"), "there is no time zone 'Mars'"),
-        (("put", "a b", "--every", "5"), "a schedule's name"),
-        (("put", "a", "--every", "5", "--args", "{"), "--args is JSON"),
-        (("put", "a", "--every", "5", "--args", "5"), "--args is a JSON list, not 5"),
-        (("put", "a", "--every", "5", "--payload", "x", "--args", "[]"), "either --payload"),
-        (("put", "a", "--every", "5", "--priority", "9999"), "priority: 9999"),
-        (("put", "a", "--every", "5", "--start", "tomorrow"), "a time is written as"),
-        (("put", "a", "--every", "5", "--missed", "none"), "--missed"),
+        (("put", "a", "--task", "t"), "either --cron or --every"),
+        (("put", "a", "--task", "t", "--every", "0"), "an interval is 0.1 seconds"),
+        (("put", "a", "--task", "t", "--cron", "61 * * * *"), "its minute cannot be '61'"),
+        (("put", "a", "--task", "t", "--cron", "* * * * *", "--tz", "Mars"), "there is no time zone 'Mars'"),
+        (("put", "a b", "--task", "t", "--every", "5"), "a schedule's name"),
+        (("put", "a", "--task", "t", "--every", "5", "--args", "{"), "--args is JSON"),
+        (("put", "a", "--task", "t", "--every", "5", "--args", "5"), "--args is a JSON list, not 5"),
+        (("put", "a", "--task", "t", "--every", "5", "--payload", "x", "--args", "[]"), "either --payload"),
+        (("put", "a", "--task", "t", "--every", "5", "--priority", "9999"), "priority: 9999"),
+        (("put", "a", "--task", "t", "--every", "5", "--start", "tomorrow"), "a time is written as"),
+        (("put", "a", "--task", "t", "--every", "5", "--missed", "none"), "--missed"),
         (("list", "--url", "http://x"), "not a server's URL"),
         (("list", "--prefix", "{"), "a key prefix"),
     ],
@@ -159,7 +159,7 @@ def test_next_shows_the_runs_of_an_expression_without_a_server(run: Command) -> 
 
 def test_list_shows_a_definition_that_cannot_be_read(run: Command, redis_client: redis.Redis, queue_name: str) -> None:
     """Control characters, if it has some, do not reach the terminal."""
-    run("put", "a", "--every", "60")
+    run("put", "a", "--task", "t", "--every", "60")
     row = QueueKeys(queue=queue_name).schedule_of("a")
     redis_client.hset(row, mapping={"spec": b'{"v":2}', "lane": b"\x1b[31mred", "f:task": b"\x07t"})
     listed = run("list").stdout

@@ -1,7 +1,7 @@
 """The command line: `echomq ...`, or `python -m echomq ...`.
 
 Exit codes: 0 when it is done, 1 when the server or the queue refuses it, 2 for bad arguments, 3 when no server was
-reached. What is asked for goes to standard output, everything else to standard error.
+reached, 130 when it was interrupted. What is asked for goes to standard output, everything else to standard error.
 
 Each group or command is a module here, which builds on `echomq.cli.frame` and is added below.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import click
 
 from echomq.cli.cancel import cancel
+from echomq.cli.going import pause, promote, reschedule, resume
 from echomq.cli.morgue import dead, redrive
 from echomq.cli.repairs import obliterate, repair
 from echomq.cli.schedules import schedules
@@ -22,5 +23,5 @@ def main() -> None:
     """Look after the queues of echomq."""
 
 
-for command in (cancel, dead, obliterate, redrive, repair, schedules):
+for command in (cancel, dead, obliterate, pause, promote, redrive, repair, reschedule, resume, schedules):
     main.add_command(command)

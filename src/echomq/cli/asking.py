@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final, TypeVar
 
-import anyio.to_thread
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from echomq.cli.frame import CommandError
+from echomq.cli.frame import UnsureError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,35 +27,64 @@ def can_ask() -> bool:
     return sys.stdin.isatty()
 
 
-async def make_sure(question: str, *, yes: bool) -> None:
-    """Ask whether that is meant, unless it was said already.
+def make_sure(question: str, *, yes: bool) -> None:
+    """Have it asked whether that is meant, unless it was said already. The command must have changed nothing before it.
 
     Raises:
         click.UsageError: Nobody is there to be asked.
-        CommandError: It is not meant.
+        UnsureError: Somebody is: `connected` asks, and runs the command again.
     """
     if yes:
         return
     if not can_ask():
         raise click.UsageError(f"{question} Nobody can be asked here: say --yes.")
-    # In a thread, so that the connection is looked after meanwhile.
-    ask = partial(click.confirm, question, default=False, err=True)
-    if not await anyio.to_thread.run_sync(ask, abandon_on_cancel=True):
-        raise CommandError("nothing was done")
+    raise UnsureError(question)
 
 
 @contextmanager
 def bar(what: str, total: int | None) -> Iterator[Callable[[int], Awaitable[None]]]:
     """Show a bar on a terminal's standard error: what it answers is awaited with how many there are by now.
 
-    As in `with bar("redriven", counts.dead) as progress: await queue.dead.redrive(progress=progress)`.
+    As in `with bar("redriven", counts.dead) as progress: await queue.dead.redrive(progress=progress)`. If what is within
+    is broken off, it says how many there were until then.
     """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
-        task = shown.add_task(what, total=total)
+    done = 0
+    try:
+        with (
+            _cursor_kept(shown=console.is_terminal),
+            Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown,
+        ):
+            task = shown.add_task(what, total=total)
 
-        async def progress(count: int) -> None:
-            shown.update(task, completed=count)
+            async def progress(count: int) -> None:
+                nonlocal done
+                done = count
+                shown.update(task, completed=count)
 
-        yield progress
+            yield progress
+    except BaseException as error:
+        if done or not isinstance(error, Exception):
+            click.echo(f"{done:,} {what} until then", err=True)
+        raise
+
+
+@contextmanager
+def _cursor_kept(*, shown: bool) -> Iterator[None]:
+    """Let SIGTERM, which ends the process at once, take the bar away and show the cursor that the bar hides."""
+    if not shown or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _frame: object) -> None:
+        # Past all buffers: whoever is interrupted may be writing to them.
+        os.write(2, b"\r\x1b[2K\x1b[?25h")
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -55,7 +55,7 @@ async def cancel(
 
 async def _where(queue: Queue, out: Output, task: str | None, lane: str | None, reason: str, *, yes: bool) -> None:
     of = " ".join([f"of task {task!r}"] * (task is not None) + [f"of lane {lane!r}"] * (lane is not None))
-    await make_sure(f"Cancel all jobs {of} in queue {queue.name!r}?", yes=yes)
+    make_sure(f"Cancel all jobs {of} in queue {queue.name!r}?", yes=yes)
     with bar("cancelled", None) as progress:
         report = await queue.cancel_where(task=task, lane=lane, reason=reason, progress=progress)
     text = f"{report.cancelled:,} cancelled, {report.asked:,} running asked"

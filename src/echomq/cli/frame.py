@@ -15,6 +15,10 @@ A command is a coroutine function that gets an open client, an `Output` and its 
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import sys
 from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from typing import Any, Final, TypeVar, final
@@ -32,7 +36,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 REFUSED: Final = 1
 UNREACHED: Final = 3
+INTERRUPTED: Final = 130
 """Exit codes, beside click's 2 for bad arguments."""
+_ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False, "": False}
 WAIT: Final = 5.0
 """Seconds that a command waits for a server that is away, unless told otherwise."""
 
@@ -53,6 +59,57 @@ class CommandError(click.ClickException):
     def show(self, file: Any = None) -> None:
         """Write it to standard error, in lower case as the messages of the library are."""
         click.echo(f"{click.style('error:', fg='red', bold=True)} {self.message}", file=file, err=file is None)
+
+
+@final
+class UnsureError(Exception):
+    """A command with an option `--yes` wants somebody to be asked before it goes on."""
+
+    def __init__(self, question: str) -> None:
+        super().__init__(question)
+        self.question = question
+
+
+def _confirm(question: str) -> None:
+    """Ask.
+
+    Raises:
+        CommandError: It is not meant, or was interrupted.
+    """
+    answer, line = None, ""
+    try:
+        while answer is None:
+            click.echo(f"{question} [y/N]: ", nl=False, err=True)
+            line = read_line()
+            answer = _ANSWERS.get(line.strip().lower())
+    except KeyboardInterrupt:
+        click.echo(err=True)  # the question's line is not ended
+        raise CommandError("nothing was done", INTERRUPTED) from None
+    if not line:
+        click.echo(err=True)
+    if not answer:
+        raise CommandError("nothing was done")
+
+
+def read_line() -> str:
+    """Read a line from the terminal; "" at its end.
+
+    Not by `input()`: a Ctrl-C that comes just before that waits is heard with the next key only.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+    """
+    interrupts, told = os.pipe()
+    os.set_blocking(told, False)
+    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    try:
+        if interrupts in select.select([sys.stdin, interrupts], [], [])[0]:
+            raise KeyboardInterrupt
+        return sys.stdin.readline()
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(interrupts)
+        os.close(told)
 
 
 def json_option(command: F) -> F:
@@ -92,7 +149,13 @@ def connected(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
             async with open_client(url, prefix=prefix, unavailable_after=wait, name="cli") as client:
                 await function(client, Output(as_json=as_json), **given)
 
-        run_guarded(main)
+        try:
+            run_guarded(main)
+        except UnsureError as unsure:
+            # Not within the event loop: a thread that waits for a terminal cannot be interrupted.
+            _confirm(unsure.question)
+            given["yes"] = True
+            run_guarded(main)
 
     update_wrapper(run, function)
     del run.__wrapped__  # type: ignore[attr-defined] # else click's own checks would look at a coroutine function
@@ -110,6 +173,12 @@ def run_guarded(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run on trio, and turn errors of the library into a `CommandError` or click's own for bad arguments."""
     try:
         anyio.run(function, backend="trio")
+    except KeyboardInterrupt:
+        raise CommandError("interrupted", INTERRUPTED) from None
+    except BaseExceptionGroup as group:  # trio's, if another task than the command's was interrupted
+        if group.subgroup(KeyboardInterrupt) is None:
+            raise
+        raise CommandError("interrupted", INTERRUPTED) from None
     except UnavailableError as error:
         tip = f"is it running, and is --url (or ${URL_VARIABLE}) right?"
         raise CommandError(f"{error}; {tip}", UNREACHED) from None

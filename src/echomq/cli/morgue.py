@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 SHOWN: Final = 50
 """Dead jobs that are shown unless told otherwise."""
-_RATE: Final = re.compile(r"([0-9]+)(?:/([0-9.]+))?")
+_RATE: Final = re.compile(r"([0-9]+)(?:/([0-9]+(?:\.[0-9]+)?))?")
 _UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 

@@ -96,6 +96,9 @@ async def put(
     **given: Any,
 ) -> None:
     """Define a recurring job NAME, or change it. Doing it again does nothing."""
+    if not given["task"] and payload is None:
+        raise click.UsageError("say --task, or --payload for a queue with a handler of its own")
+    _one_of("--cron", given["cron"], given["every"], tz)
     zone = find_zone(tz)
     outcome = await client.queue(queue).schedules.put(
         name, _payload(args, kwargs, payload), tz=tz, start=_moment(start, zone), end=_moment(end, zone), **given
@@ -163,6 +166,7 @@ def next_runs(
 ) -> None:
     """Show the next runs of a cron EXPRESSION, such as "30 2 * * MON-FRI". Needs no server."""
     out = Output(as_json=as_json)
+    _one_of("an EXPRESSION", expression, every, None)  # here a zone is also that of what is shown
     try:
         zone = find_zone(tz)
         recurrence = Recurrence.of(cron=expression, every=every, tz="UTC" if every is not None else tz)
@@ -175,6 +179,18 @@ def next_runs(
     else:
         local = [run.astimezone(zone) for run in runs]
         out.table(("local", "UTC"), [(when(each), when(run)) for each, run in zip(local, runs, strict=True)])
+
+
+def _one_of(cron: str, expression: str | None, every: float | None, tz: str | None) -> None:
+    """Refuse slots that are said twice or not at all, or a zone where there is none.
+
+    Raises:
+        click.UsageError: That.
+    """
+    if (expression is None) == (every is None):
+        raise click.UsageError(f"say either {cron} or --every ({'neither is' if every is None else 'both are'} given)")
+    if every is not None and tz not in (None, "UTC"):
+        raise click.UsageError(f"--tz is for {cron}; intervals are in UTC")
 
 
 def _moment(text: str | None, zone: dt.tzinfo) -> dt.datetime | None:
