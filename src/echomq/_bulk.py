@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 import anyio
 import anyio.lowlevel
 
+from echomq._items import check_progress
 from echomq._options import JobOptions
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.middleware import passed
@@ -68,6 +69,7 @@ class EnqueueStream(Generic[T]):
         check: Callable[[], None],
         progress: Callable[[int], Awaitable[None]] | None,
     ) -> None:
+        check_progress(progress)
         self._slow: AsyncIterator[Any] | None = None
         self._source: Iterator[Any] = iter(())
         if isinstance(source, AsyncIterable):

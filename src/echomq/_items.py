@@ -54,6 +54,16 @@ def check_ids(ids: Iterable[str]) -> list[str]:
     return [check_id(id) for id in ids]
 
 
+def check_progress(progress: object) -> None:
+    """Check what is to be told how far a call is, before anything is sent.
+
+    Raises:
+        TypeError: It cannot be called.
+    """
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is a function that is told how many, not {shown(progress)}")
+
+
 def check_reason(reason: str) -> str:
     """Answer the reason if it may be one.
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 import anyio
 import attrs
 
+from echomq._items import check_progress
 from echomq.errors import EchoMQError
 from echomq.transitions import MAX_ROUND, Call, Found, JobInFull, Transition, find, read_job
 
@@ -194,7 +195,12 @@ async def perform(queue: QueueBase, step: Step, progress: Callable[[int], Awaita
 
 
 async def drive(queue: QueueBase, walk: Walk[R], progress: Callable[[int], Awaitable[None]] | None = None) -> R:
-    """Run a walk to its end."""
+    """Run a walk to its end.
+
+    Raises:
+        TypeError: `progress` cannot be called; nothing was sent.
+    """
+    check_progress(progress)
     answer, problem = None, None
     with closing(walk):
         while True:

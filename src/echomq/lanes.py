@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self, Unpack, final
 
 import attrs
 
-from echomq._items import check_count, check_cursor
+from echomq._items import check_count, check_cursor, check_progress
 from echomq.limits import LaneOptions, Rate, lane_name, rate_of, spell_lane
 from echomq.protocol.times import to_seconds
 from echomq.transitions import MAX_ROUND, Call, drain, read_lanes, set_lane
@@ -182,6 +182,7 @@ class Lane:
             are told.
         Cancellation: a checkpoint; what was removed is gone.
         """
+        check_progress(progress)
         queue, total = self._queue, 0
         left = (await self.info()).pending
         while left > 0:

@@ -10,6 +10,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from echomq._bulk import broken_by, by_queue, content_of, not_sent, pass_all, take_portion
+from echomq._items import check_progress
 from echomq.client import server_url
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.middleware import outgoing
@@ -108,6 +109,12 @@ class Client:
 
         Nothing is sent before the answers are iterated over. See `echomq.Client.enqueue_stream`.
         """
+        check_progress(progress)
+        return self._stream(calls, progress)
+
+    def _stream(
+        self, calls: Iterable[JobCall[T]], progress: Callable[[int], None] | None
+    ) -> Iterator[JobHandle[T] | EchoMQError]:
         source = iter(calls)
         broken: UnavailableError | None = None
         answered = 0

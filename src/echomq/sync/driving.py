@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from echomq._items import check_progress
 from echomq._walks import Ask, Each, Once, Outcomes, Plain, Rows, Step, Tell, Wait, Walk, chunks
 from echomq.errors import EchoMQError
 from echomq.transitions import MAX_ITEMS, MULTI, read_job
@@ -53,7 +54,8 @@ def each(runner: Runner, keys: QueueKeys, verb: str, items: Sequence[Any]) -> Ou
 
 
 def drive(runner: Runner, keys: QueueKeys, walk: Walk[R], progress: Callable[[int], None] | None = None) -> R:
-    """Run a walk to its end."""
+    """Run a walk to its end; see `echomq._walks.drive`."""
+    check_progress(progress)
     answer, problem = None, None
     with closing(walk):
         while True:

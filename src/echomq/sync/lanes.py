@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Unpack, final
 
-from echomq._items import check_count, check_cursor
+from echomq._items import check_count, check_cursor, check_progress
 from echomq.lanes import LaneInfo, LanePage, check_browsed, drain_round
 from echomq.limits import LaneOptions, lane_name, spell_lane
 from echomq.transitions import MAX_ROUND, read_lanes, set_lane
@@ -51,6 +51,7 @@ class Lane:
 
     def drain(self, progress: Callable[[int], None] | None = None) -> int:
         """Remove the lane's jobs that are ready, and answer how many. See `echomq.Lane.drain`."""
+        check_progress(progress)
         queue, total = self._queue, 0
         left = self.info().pending
         while left > 0:

@@ -12,6 +12,7 @@ from echomq._items import (
     cancel_outcome,
     check_ids,
     check_page,
+    check_progress,
     check_reason,
     dedup_key,
     dedup_shown,
@@ -121,6 +122,7 @@ class Queue:
 
         Nothing is sent before the answers are iterated over. See `echomq.Queue.enqueue_stream`.
         """
+        check_progress(progress)
         chosen = JobOptions.of(options)
         chosen.stamp(task)
         return self.stream(((task, payload, chosen, self._decode) for payload in payloads), progress)
