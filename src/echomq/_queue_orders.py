@@ -155,8 +155,8 @@ class QueueOrders(QueueBase):
             How many have ended, and how many that run have been asked; see `cancel` for what that means.
 
         Raises:
-            ValueError: Neither a task nor a lane is named, or one cannot have that name, or the reason is too long;
-                nothing was sent.
+            TypeError, ValueError: Neither a task nor a lane is named, or one cannot have that name, or the reason is too
+                long, or `progress` cannot be called; nothing was sent.
             UnavailableError: The server was not reached in time; some jobs may be cancelled.
 
         Server effect: as `cancel`, for up to 128 jobs at once. It passes over what is scheduled, ready and running until
@@ -186,12 +186,15 @@ class QueueOrders(QueueBase):
             What was found and done.
 
         Raises:
+            TypeError: `progress` cannot be called; nothing was sent.
             PermissionDeniedError: The ACL user may not `SCAN`, `ZSCAN`, `HSCAN`, `EXISTS` or `LRANGE`.
+            ServerError: The queue's `meta` is of another type than a hash; nothing was done.
             UnavailableError: The server was not reached in time; what was mended before is.
 
         Server effect: piece by piece, at once for each: a job stands in the set that its row names, and in no other; one
-            whose row does not say where it belongs is buried; places, logs and keys of jobs that are gone go. Counted as
-            `mended`, `dead` and `dropped`, and told by events.
+            whose row does not say where it belongs is buried; places, logs and keys of jobs that are gone go, and so do
+            keys of the queue that are of another type than they should be, but `meta` and definitions of schedules.
+            Counted as `mended`, `dead` and `dropped`, and told by events.
         Cancellation: a checkpoint; what was mended stays so.
         Delivery: what is torn while it works may be seen by the next call only.
         """
@@ -209,7 +212,9 @@ class QueueOrders(QueueBase):
 
         Raises:
             JobStateError: It is not paused, or jobs run, and it is not forced. Nothing was erased.
+            TypeError: `progress` cannot be called; nothing was sent.
             PermissionDeniedError: The ACL user may not `SCAN`.
+            ServerError: The queue's `meta` is of another type than a hash; nothing was done.
             UnavailableError: The server was not reached in time; some of the queue may be gone.
 
         Server effect: first the queue is marked as closing, so that enqueues and settings are refused; then up to 128

@@ -66,9 +66,11 @@ class RepairReport:
     buried: int
     """How many jobs went to the morgue, for their row did not say where they belong."""
     dropped: int
-    """How many were cleared away: places, logs and keys of jobs that are gone, and rows that are no rows."""
+    """How many were cleared away: places, logs and keys of jobs that are gone, rows that are no rows, and keys of
+    the queue that were of another type."""
     unknown: tuple[str, ...]
-    """Keys, and members of sets, that are nobody's, a hundred at most. They were left alone."""
+    """Keys, and members of sets, that are nobody's, and definitions of schedules that are none, a hundred at most. They
+    were left alone."""
 
 
 def scan_pattern(keys: QueueKeys) -> str:

@@ -9,10 +9,10 @@ import pytest
 import redis
 
 from echomq import App, Client, Queue, RepairReport, State, open_client, sync
-from echomq.errors import ServerError
 from echomq.conformance.invariants import violations
 from echomq.conformance.proxy import FaultProxy
 from echomq.conformance.snapshot import scan, take
+from echomq.errors import ServerError
 from echomq.protocol.ids import mint
 from echomq.protocol.keys import QueueKeys
 from echomq.transitions import LogLine
@@ -51,13 +51,26 @@ def swap_lanes(r: redis.Redis, k: QueueKeys, p: dict[str, str]) -> None:
     r.zadd(k.lane_pending("b"), {p["lane pending"]: 0})
 
 
-def retype(r: redis.Redis, key: str, kind: str = "string") -> None:
+def retype(r: redis.Redis, key: str, kind: str = "string") -> object:
     """Put a key of another type in a key's place."""
     r.delete(key)
-    r.set(key, "x") if kind == "string" else r.rpush(key, "x")
+    return r.set(key, "x") if kind == "string" else r.rpush(key, "x")
 
 
-OWN = ("pending", "active", "schedule", "dead", "done", "waiting", "ring", "closed", "lanes", "wake", "events", "counts")
+OWN = (
+    "pending",
+    "active",
+    "schedule",
+    "dead",
+    "done",
+    "waiting",
+    "ring",
+    "closed",
+    "lanes",
+    "wake",
+    "events",
+    "counts",
+)
 
 
 def all_but_rows(r: redis.Redis, k: QueueKeys) -> list[bytes]:

@@ -12,7 +12,7 @@
 -- events: mended; dead; dropped
 -- cost: O(log n) a job or key; O(lanes) for the lane without a name
 -- bound: 256 items; 10000 lanes
--- moves: pending -> pending; schedule -> schedule; dead -> dead; done -> done; active -> active; nothing -> dead; pending -> dead
+-- moves: pending -> pending; schedule -> schedule; dead -> dead; done -> done; active -> active; nothing -> dead; pending -> dead; active -> dead
 local PLACES = { 'pending', 'active', 'schedule', 'dead', 'done', 'waiting' }
 local MOST_LANES = 10000
 

@@ -176,7 +176,7 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("repair", (_D,), (_D,), Event.MENDED, "the same"),
     Move("repair", (State.DONE,), (State.DONE,), Event.MENDED, "the same"),
     Move("repair", (_A,), (_A,), Event.MENDED, "the same; its lease is over at once"),
-    Move("repair", (None, _P), (_D,), Event.DEAD, "a row that does not say where it belongs, or its token"),
+    Move("repair", (None, _P, _A), (_D,), Event.DEAD, "a row that does not say where it belongs, or its token"),
     Move("obliterate", (_P, _A, _S, _D, State.DONE), (None,), None),
     Move("pause", (), (), Event.PAUSED),
     Move("resume", (), (), Event.RESUMED),

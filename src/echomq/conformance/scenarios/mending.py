@@ -176,7 +176,10 @@ def _retype(b: Bench, name: str) -> None:
 
 @scenario("a key that every queue may have goes if it is of another type, and what stood in it is put back", 12, 39)
 def types_of_own_keys(b: Bench) -> None:
-    id, plain = b.add(lane="a", delay_ms=0), b.add()
+    def first(look: Look) -> str:
+        return b.on("repair", look)[0]
+
+    id, plain = b.add(lane="a"), b.add()
     names = ("pending", "active", "schedule", "dead", "done", "waiting", "ring", "closed", "lanes", "schedules")
     for name in (*names, "events", "counts", "wake"):
         with b.unchanged():
@@ -187,7 +190,7 @@ def types_of_own_keys(b: Bench) -> None:
         b.expect("rung anew", b.tokens() == 64, name == "wake")
         b.on("repair", Look("job", id), Look("job", plain), Look("lane", "a"), Look("lane", ""))
     for name in ("meta", "void", "stranger"):
-        b.refuses(name, f"EMQKIND key {name}", lambda name=name: b.on("repair", Look("key", name))[0])  # type: ignore[misc]
+        b.refuses(name, f"EMQKIND key {name}", first, Look("key", name))
     b.expect("claimed", {job.id for job in b.worker.claim(9).jobs}, {id, plain})
 
 

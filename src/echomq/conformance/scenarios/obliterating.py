@@ -190,7 +190,19 @@ def types(b: Bench) -> None:
     for lane in ("a", "b"):
         b.add(lane=lane)
     b.take()
-    names = ("pending", "active", "schedule", "dead", "done", "waiting", "closed", "schedules", "wake", "events", "counts")
+    names = (
+        "pending",
+        "active",
+        "schedule",
+        "dead",
+        "done",
+        "waiting",
+        "closed",
+        "schedules",
+        "wake",
+        "events",
+        "counts",
+    )
     for name in (*names, "lane:a:active", "lane:b:active", "lane:b:pending"):
         b.server.delete(b.keys.base + name)
         b.server.sadd(b.keys.base + name, "x")
