@@ -62,7 +62,7 @@ def test_scale_says_that_memory_does_not_suffice(tmp_path: Path) -> None:
     assert "MiB are free: give a smaller one with --largest" in " ".join(done.stderr.split())
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_lanes_measures_every_promise(tmp_path: Path) -> None:
     """A quick run prints two tables, and what is counted and not timed is as promised."""
     output = tmp_path / "lanes.json"

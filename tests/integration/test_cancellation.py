@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 # Minutes on a busy machine, most of it waiting: too long for every run.
 LONG = pytest.mark.prove
+WAITING = {"JobHandle.result, waiting", "JobHandle.result, in time"}
+"""Calls that wait as the one without these words does, and have the more moments for it."""
 
 OPEN = 0.05
 """Seconds after which a call that waits for ever has reached its last checkpoint."""
@@ -265,10 +267,12 @@ def make_app(url: str, queue: str) -> tuple[App, Task[..., Any]]:
 async def nothing_left(server: redis.Redis) -> AsyncIterator[None]:
     """Afterwards there is no task, socket or thread that was not there before."""
     server.ping()  # it has its socket by now
+    gc.collect()
     before = sockets(), tasks(), threads()
     yield
     gc.collect()
-    assert (sockets(), tasks(), threads()) == before
+    # What an earlier test has left may go meanwhile.
+    assert (sockets() - before[0], tasks() - before[1], threads() - before[2]) == (set(), set(), set())
 
 
 @asynccontextmanager
@@ -308,7 +312,7 @@ async def works(world: World) -> None:
 
 @TRIO
 @pytest.mark.parametrize("warm", [pytest.param(False, id="cold"), pytest.param(True, id="warm", marks=LONG)])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG) if name in WAITING else name for name in CASES])
 async def test_call_cancelled_at_each_moment(
     name: str, warm: bool, server_url: str, redis_client: redis.Redis, queue_name: str
 ) -> None:

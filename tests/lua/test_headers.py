@@ -157,7 +157,7 @@ class Watch:
             self.seen[verb].add(f"word {text.split()[0]}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def watch(server_url: str) -> Watch:
     """All scenarios, each with all events on, every call of them watched."""
     watch = Watch()
