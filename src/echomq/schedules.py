@@ -19,7 +19,7 @@ from echomq._schedule_steps import DefineOutcome, pause_walk, put_walk, resume_w
 from echomq._walks import drive
 from echomq.errors import EchoMQError
 from echomq.protocol.keys import check_schedule_name
-from echomq.protocol.times import from_unix_ms
+from echomq.protocol.times import from_unix_ms, unix_ms
 from echomq.recurrence import Missed, Recurrence, UnreadableSpecError
 from echomq.transitions import Call, read_schedules, schedule_remove
 from echomq.transitions.schedules import ENDED
@@ -89,8 +89,7 @@ class ScheduleInfo:
         """Answer up to so many of its next slots; none when it is paused or fires no more."""
         if self.next_run is None or self.recurrence is None or count < 1:
             return [] if self.next_run is None or count < 1 else [self.next_run]
-        first = (self.next_run - _EPOCH) // _MILLISECOND
-        after = self.recurrence.upcoming(first, count - 1, made=self.count + 1)
+        after = self.recurrence.upcoming(unix_ms(self.next_run), count - 1, made=self.count + 1)
         return [self.next_run, *map(from_unix_ms, after)]
 
 
@@ -324,7 +323,3 @@ def was_removed(verdict: Verdict, queue: str) -> bool:
     if error is not None:
         raise error
     return True
-
-
-_EPOCH = from_unix_ms(0)
-_MILLISECOND = dt.timedelta(milliseconds=1)

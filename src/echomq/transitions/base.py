@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
 import attrs
 
-from echomq.errors import EchoMQError
 from echomq.protocol.refusals import Verdict
 from echomq.transitions.scripts import load
 
@@ -103,13 +102,6 @@ def read_verdicts(reply: Any) -> list[Verdict]:
     """Read a reply that is a verdict an item."""
     known = _VERDICTS
     return [known.get(text) or Verdict.parse(text) for text in reply]
-
-
-def call_error(text: str, *, queue: str) -> EchoMQError | None:
-    """Read an error reply that is a refusal of a whole call (`EMQVERSION 2.0`), or None when it is not one."""
-    if not text.startswith("EMQ"):
-        return None
-    return Verdict.parse(text).error(queue=queue)
 
 
 def multi(
