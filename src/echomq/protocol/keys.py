@@ -146,6 +146,10 @@ class QueueKeys:
     """Sorted set: recurring schedules, scored by their next slot."""
     counts: str = attrs.field(init=False, repr=False, eq=False)
     """Hash: how many jobs ended, by kind."""
+    outbox: str = attrs.field(init=False, repr=False, eq=False)
+    """Sorted set: what is to be told to other queues, scored by the next try."""
+    outbox_entries: str = attrs.field(init=False, repr=False, eq=False)
+    """Hash: what each entry of the outbox says."""
     cancel_channel: str = attrs.field(init=False, repr=False, eq=False)
     """Channel on which cancel requests for running jobs are told."""
 
@@ -156,9 +160,10 @@ class QueueKeys:
         put(self, "base", base)
         for suffix in (
             "meta", "void", "pending", "active", "schedule", "dead", "waiting", "done", "wake", "events", "ring",
-            "closed", "lanes", "schedules", "counts",
+            "closed", "lanes", "schedules", "counts", "outbox",
         ):  # fmt: skip
             put(self, suffix, base + suffix)
+        put(self, "outbox_entries", base + "outbox:entries")
         put(self, "cancel_channel", base + "cancel")
 
     def job(self, id: str) -> str:
@@ -168,6 +173,22 @@ class QueueKeys:
     def log(self, id: str) -> str:
         """Name the job's log."""
         return f"{self.base}job:{id}:log"
+
+    def children(self, id: str) -> str:
+        """Name the hash of a job's children."""
+        return f"{self.base}job:{id}:children"
+
+    def results(self, id: str) -> str:
+        """Name the hash of how a job's children ended."""
+        return f"{self.base}job:{id}:results"
+
+    def held(self, id: str) -> str:
+        """Name the list of the jobs of a flow that is being added in rounds, by its root."""
+        return f"{self.base}job:{id}:held"
+
+    def delivered(self, entry: str) -> str:
+        """Name the mark that an entry of another queue's outbox has come."""
+        return f"{self.base}delivered:{entry}"
 
     def schedule_of(self, name: str) -> str:
         """Name a recurring schedule's definition.

@@ -77,6 +77,8 @@ class NewJob:
     """How long its row is kept after it has ended, ms, from 1; None: it is not kept."""
     headers: Mapping[str, str] | None = None
     """Text for middleware, such as a trace context; up to 16 KiB as JSON."""
+    depth: int = 0
+    """How many jobs are above it in its flow."""
     payload_limit: int = attrs.field(default=MAX_PAYLOAD, eq=False, repr=False)
     """Bytes the payload may have; not written anywhere."""
 
@@ -128,6 +130,8 @@ class NewJob:
             _check_int("result_ttl_ms", self.result_ttl_ms, 1, MAX_DURATION_MS)
         if self.headers:
             _encode_headers(self.headers)
+        if self.depth:
+            _check_int("depth", self.depth, 0, MAX_COUNT)
 
     def _check_mode(self) -> None:
         if self.dedup_mode not in DEDUP_MODES:
@@ -167,6 +171,8 @@ class NewJob:
             fields += ("result_ttl_ms", self.result_ttl_ms)
         if self.headers:
             fields += ("headers", _encode_headers(self.headers))
+        if self.depth:
+            fields += ("depth", self.depth)
         return tuple(fields)
 
     def arguments(self) -> tuple[FieldValue, ...]:

@@ -16,6 +16,7 @@ import orjson
 
 from echomq.errors import DecodeError, JobNotFoundError
 from echomq.protocol.failures import ErrorRecord
+from echomq.protocol.kin import ParentRef
 from echomq.protocol.newjob import MAX_PAYLOAD, MAX_PRIORITY, NewJob
 from echomq.protocol.payloads import PIECE_KEYS, join_payload, payload_fields
 from echomq.protocol.states import State
@@ -42,6 +43,7 @@ _KNOWN: Final = frozenset(
         b"dedup", b"dedup_window_ms", b"max_attempts", b"max_stalls", b"timeout_ms", b"result_ttl_ms", b"error", b"progress",
         b"checkpoint", b"step", b"cancel", b"kind", b"reason", b"result", b"headers", b"lane", b"log_bytes",
         b"unfit_since", b"expires_ms", b"deadline_ms", b"schedule", b"slot", b"log_lines",
+        b"parent", b"children", b"depth", b"due_ms", b"hold", b"broken", b"early", b"seen", b"swept",
     }
 )  # fmt: skip
 
@@ -197,6 +199,27 @@ class JobRecord:
     def result_ttl_ms(self) -> int | None:
         """How long the row is kept after the end, ms; None: not at all."""
         return self._limit(b"result_ttl_ms")
+
+    @property
+    def parent(self) -> ParentRef | None:
+        """The job that waits for this one; None when none does."""
+        data = self.row.get(b"parent")
+        return None if data is None else ParentRef.parse(data)
+
+    @property
+    def has_children(self) -> bool:
+        """Whether it was given children."""
+        return b"children" in self.row
+
+    @property
+    def depth(self) -> int:
+        """How many jobs are above it in its flow."""
+        return self._number(b"depth")
+
+    @property
+    def broken(self) -> str:
+        """Why it is buried when it next waits or completes: a child has failed; "" when none has."""
+        return self._text(b"broken")
 
     @property
     def error(self) -> ErrorRecord | None:

@@ -21,12 +21,25 @@ from echomq.transitions.enqueue import enqueue
 from echomq.transitions.extend import Renewal, extend
 from echomq.transitions.fail import Failure, fail
 from echomq.transitions.find import Found, find
+from echomq.transitions.flow_add import MAX_NODES, flow_add, flow_receive
 from echomq.transitions.log import LogLine, log
+from echomq.transitions.nodes import SPAWNER, ForeignNode, LocalNode, Node, pack_nodes
 from echomq.transitions.obliterate import Obliteration, obliterate
+from echomq.transitions.outbox import (
+    Delivery,
+    Entry,
+    Taken,
+    Walked,
+    flow_deliver,
+    flow_done,
+    flow_take,
+    flow_walk,
+)
 from echomq.transitions.pause import pause
 from echomq.transitions.progress import Progress, progress
 from echomq.transitions.promote import promote
 from echomq.transitions.rate_limited import Closing, rate_limited
+from echomq.transitions.read_flow import Child, ChildrenPage, read_flow
 from echomq.transitions.read_job import JobInFull, read_job
 from echomq.transitions.read_lanes import LanePage, LaneState, read_lanes
 from echomq.transitions.read_schedules import SchedulePage, read_schedules
@@ -49,6 +62,8 @@ from echomq.transitions.scripts import ALL_VERBS, Script, load
 from echomq.transitions.set_lane import set_lane
 from echomq.transitions.settings import Limits, RateLimit
 from echomq.transitions.snooze import Snoozed, snooze
+from echomq.transitions.spawn import spawn
+from echomq.transitions.suspend import Suspension, suspend
 from echomq.transitions.trim import trim
 
 MULTI: dict[str, Multi] = {
@@ -69,6 +84,8 @@ MULTI: dict[str, Multi] = {
     "reassign": reassign,
     "reschedule": reschedule,
     "repair": repair,
+    "suspend": suspend,
+    "flow_deliver": flow_deliver,
 }
 """The verbs whose calls carry many items and answer a verdict for each: those that group commit gathers."""
 
@@ -76,27 +93,36 @@ __all__ = [
     "ALL_VERBS",
     "MAX_CALL_BYTES",
     "MAX_ITEMS",
+    "MAX_NODES",
     "MAX_ROUND",
     "MULTI",
+    "SPAWNER",
     "Call",
     "CancelRequest",
     "Checkpoint",
+    "Child",
+    "ChildrenPage",
     "ClaimReply",
     "Closing",
     "Completion",
     "Counts",
+    "Delivery",
     "Ending",
+    "Entry",
     "Failure",
     "Firing",
+    "ForeignNode",
     "Found",
     "JobInFull",
     "LanePage",
     "LaneState",
     "Limits",
+    "LocalNode",
     "LogLine",
     "Look",
     "Multi",
     "NewTime",
+    "Node",
     "Obliteration",
     "Page",
     "Progress",
@@ -110,7 +136,10 @@ __all__ = [
     "Script",
     "Settings",
     "Snoozed",
+    "Suspension",
+    "Taken",
     "Transition",
+    "Walked",
     "age",
     "browse",
     "cancel",
@@ -125,13 +154,21 @@ __all__ = [
     "extend",
     "fail",
     "find",
+    "flow_add",
+    "flow_deliver",
+    "flow_done",
+    "flow_receive",
+    "flow_take",
+    "flow_walk",
     "load",
     "log",
     "obliterate",
+    "pack_nodes",
     "pause",
     "progress",
     "promote",
     "rate_limited",
+    "read_flow",
     "read_job",
     "read_lanes",
     "read_schedules",
@@ -151,5 +188,7 @@ __all__ = [
     "schedule_remove",
     "set_lane",
     "snooze",
+    "spawn",
+    "suspend",
     "trim",
 ]

@@ -24,6 +24,8 @@ class ClaimReply:
     """How long until anything else can become ready, ms; 0 means: ask again at once."""
     due: bool
     """Whether a recurring schedule waits to be fired."""
+    owed: bool
+    """Whether an entry of the outbox waits to be delivered."""
     jobs: list[Claimed]
     """The jobs now leased, in the order of their turn. Their rows are as the claim found them, but for state and attempts;
     `holder` is the last claim's, if that was reaped."""
@@ -66,7 +68,7 @@ def claim(
             row = dict(zip(fields, fields, strict=True))
             row[b"attempts"], row[b"state"] = token, b"active"
             jobs.append(Claimed(id, int(token), nonce, JobRecord(id, row)))
-        return ClaimReply(int(reply[0]), int(reply[1]), reply[2] == 1, jobs)
+        return ClaimReply(int(reply[0]), int(reply[1]), reply[2] % 2 == 1, reply[2] >= 2, jobs)  # noqa: PLR2004
 
     argv = (
         call.client,

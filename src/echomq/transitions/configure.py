@@ -25,7 +25,8 @@ def configure(
         call: Who calls.
         settings: `events` (none, failures, all), `limit` (jobs running at once, 1 to a million), `rate`
             (`RateLimit.spell`), `max_size` (jobs waiting at once, 1 to 10^12), `dead_max` and `done_max` (dead jobs, and
-            results, that are kept, 1 to 10^9), `dead_age` (how long the dead are kept, 1 ms to a century, in ms); ""
+            results, that are kept, 1 to 10^9), `dead_age` (how long the dead are kept, 1 ms to a century, in ms), `on_dead` (the task
+            that is told of each death, as a job of this queue); ""
             clears one.
         only_unset: Leave what is set already as it is: the word of a program, where the operator's wins.
     """
