@@ -2,7 +2,7 @@
 -- purpose: End jobs that do not run; ask those that do, by channel and by heartbeat.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, cancel
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, outbox, kin
 -- keys: meta hash; pending zset; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
 -- argv: client tag; number count
 -- item: id tag; dedup text; reason text
@@ -21,7 +21,7 @@ local verdicts = each(3, 3, function(at)
   if ARGV[at + 1] ~= '' then id = call('GET', P .. 'dedup:' .. ARGV[at + 1]) or '' end --!guard cancel-dedup
   local row = read(id)
   if not row.state then return 'EMQGONE' end
-  if row.state == 'pending' or row.state == 'schedule' then return cancel_now(id, row, reason) end --!guard cancel-now
+  if row.state == 'pending' or row.state == 'schedule' or row.state == 'waiting' then return cancel_now(id, row, reason) end --!guard cancel-now
   if row.state ~= 'active' then return 'EMQSTATE ' .. row.state end --!guard cancel-state
   local token = row.attempts or '0' -- a torn row has none
   call('HSET', row_key(id), 'cancel', reason) --!write cancel-request

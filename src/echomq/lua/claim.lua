@@ -2,7 +2,7 @@
 -- purpose: Lease up to `count` jobs; reap, promote and re-open lanes first, so that a queue heals by being used.
 -- section: Protocol, sections 5 and 6
 -- flags: allow-oom
--- include: now, number, once, many, emit, row, limits, rota, bell, read, place, erase, shelf, ending, cancel, again, bury, fence, round, reap, promote, reopen, serve
+-- include: now, number, once, many, emit, row, limits, rota, bell, read, place, erase, shelf, ending, bury, cancel, again, outbox, kin, fence, round, reap, promote, reopen, serve
 -- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; schedules zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count; count count; lease_ms ms; cap_ms ms; max_bytes bytes; bound count; min_size count; linger_ms ms; by_lane count
 -- reply: now ms; next ms; due count; then for each job: id, token, row
@@ -186,6 +186,15 @@ if meta[9] and not meta[3] then --!guard slots
   end
 end
 
+-- The same with what the outbox holds.
+local owes = math.huge
+if FLOWS then --!guard owes
+  owes = tonumber(call('ZRANGE', OUTBOX, 0, 0, 'WITHSCORES')[2]) or math.huge
+  if owes <= NOW then --!guard owes-now
+    reply[3], owes = reply[3] + 2, math.huge
+  end
+end
+
 -- The doorbell and the timer (rule 10, and `next` of section 5).
 if ROTA then settle_rota() end
 freed = 0 -- whoever claims uses what was freed meanwhile, or says that something is left
@@ -199,7 +208,7 @@ if left then
   made_ready = math.max(1, made_ready - #ids)
 else
   made_ready = 0
-  local head = math.min(later or math.huge, ripe or math.huge, slot)
+  local head = math.min(later or math.huge, ripe or math.huge, slot, owes)
   for _, key in ipairs(ROTA and { P .. 'schedule', ACTIVE, CLOSED } or { P .. 'schedule', ACTIVE }) do
     head = math.min(head, tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or math.huge) --!write next-head
   end

@@ -1,23 +1,40 @@
 -- verb: complete
--- purpose: Retire jobs that succeeded, with their results on the `done` shelf if they asked for that.
+-- purpose: Retire jobs that succeeded, with their results on the `done` shelf if they asked for that, and admit their follow-ups.
 -- section: Protocol, sections 1 and 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, place, torn, items, emit, bell, erase, shelf, ending, fence
+-- include: now, number, once, row, follows, moment, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, outbox, kin, lane, nodes, fence
 -- keys: meta hash; pending zset; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
 -- argv: client tag; number count
--- item: id tag; token integer; nonce tag; result bytes
+-- item: id tag; token integer; nonce tag; result bytes; follow words
 -- reply: a verdict an item
--- verdicts: ok
--- refusals: EMQSTALE; EMQGONE; EMQVERSION
--- events: completed; trimmed
+-- verdicts: ok; dead
+-- refusals: EMQSTALE; EMQGONE; EMQSTATE; EMQKIND; EMQVERSION
+-- events: completed; enqueued; dead; ready; trimmed
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: active -> done; active -> nothing; pending -> done; pending -> nothing; done -> nothing
+-- moves: active -> done; active -> nothing; active -> dead; pending -> done; pending -> nothing; pending -> dead; nothing -> pending; nothing -> schedule; done -> nothing
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 
-local fenced = fence(ARGV, 3, 4, read_ending)
-local verdicts = each(3, 4, function(at)
+local fenced = fence(ARGV, 3, 5, read_ending)
+-- What else a parent's completion hangs on; answers the verdict that is given instead.
+local function unsettled(id, row)
+  local f = call('HMGET', row_key(id), 'broken', 'early')
+  if f[1] then --!guard complete-broken
+    bury(id, row, f[1])
+    return 'dead'
+  end
+  local open = f[2] and 0 or open_children(id) --!guard complete-early
+  return open > 0 and 'EMQSTATE children ' .. open or nil --!guard complete-open
+end
+-- Follow-ups come with the completion or not at all; one whose dedup key is taken stays out.
+local function follow(packed)
+  local words = words_of(packed)
+  local nodes, wrong = read_nodes(words, 1)
+  if nodes then nodes, wrong = admit_nodes(words, nodes, {}) end
+  return not nodes and wrong or nil
+end
+local verdicts = each(3, 5, function(at)
   local id, token, nonce = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local row, refusal = fenced(id, token, nonce)
   if not row then
@@ -25,6 +42,9 @@ local verdicts = each(3, 4, function(at)
     row = read_ending(id)
     if row.state ~= 'pending' or not holds(row, token, nonce) or not call('ZSCORE', P .. lane_set(row.lane or ''), id) then return refusal end --!guard late
   end
+  local verdict = row.children and unsettled(id, row)
+  if not verdict and ARGV[at + 4] ~= '' then verdict = follow(ARGV[at + 4]) end --!guard follow
+  if verdict then return verdict end
   finish(id, row, 'completed', 'result', ARGV[at + 3])
   emit('completed', id, 'token', token)
   return 'ok'

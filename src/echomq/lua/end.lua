@@ -2,7 +2,7 @@
 -- purpose: A fenced ending that is neither success nor death: cancelled or discarded, with a reason.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, place, torn, items, emit, bell, erase, shelf, ending, fence
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, outbox, kin, fence
 -- keys: meta hash; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; kind text; reason text
@@ -22,6 +22,7 @@ local verdicts = each(3, 5, function(at)
   if kind ~= 'cancelled' and kind ~= 'discarded' then return 'EMQKIND kind ' .. kind end --!guard kind
   local row, refusal = fenced(id, ARGV[at + 1], ARGV[at + 2])
   if not row then return refusal end --!guard fence
+  if kind == 'cancelled' and swept(id, row, ARGV[at + 4]) then return 'ok' end --!guard end-swept
   finish(id, row, kind, 'reason', ARGV[at + 4])
   emit(kind, id, 'token', ARGV[at + 1], 'reason', ARGV[at + 4])
   return 'ok'

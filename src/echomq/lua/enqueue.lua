@@ -120,6 +120,10 @@ if LAST_WINS then
     local come = call('ZADD', P .. set, score, id) --!write replace-enter
     local last = at + FIXED - 1 + 2 * ARGV[at + 7]
     local stays = { state = true, since = true, by = true, attempts = true, log_bytes = true, log_lines = true, lane = lane ~= '' }
+    -- Whose child and parent it is stays.
+    for _, name in ipairs({ 'parent', 'children', 'depth', 'broken', 'early', 'seen' }) do
+      stays[name] = true
+    end
     for i = at + FIXED, last, 2 do
       stays[ARGV[i]] = true
     end

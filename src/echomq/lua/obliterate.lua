@@ -2,7 +2,7 @@
 -- purpose: Close a queue and erase what is in it, in bounded rounds; its own keys go last, `meta` as the last of them.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, row, erase, typed
+-- include: now, number, row, limits, rota, outbox, erase, typed
 -- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; schedules zset; schedule:<name> hash; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count; bound count; force count; last count; left_over text
 -- reply: jobs erased; named keys erased; jobs and schedules left
@@ -25,14 +25,25 @@ for name, kind in pairs(OWN_TYPES) do
   typed(P .. name, kind) --!write gone-typed
 end
 local gone, room = 0, bound
+-- A parent in another queue learns of its child's end, and children in other queues of their parent's.
+local function news(id, above, children, state, attempts)
+  if children and call('HLEN', row_key(id) .. ':children') > call('HLEN', row_key(id) .. ':results') then --!guard gone-sweep
+    owe(NOW, 'sweep:' .. id, 'sweep', '', id, '0', 'ended')
+  end
+  local parent, queue, name = string.match(above or '', '^(%S+) (%S+) (.*)$')
+  if parent and state ~= 'dead' and state ~= 'done' then --!guard gone-tell
+    owe(NOW, 'tell:' .. id, 'tell', queue, parent, id, name, outcome('removed', attempts or '0', 'its queue was obliterated', ''))
+  end
+end
 local function clear(key)
   local ids = room > 0 and call('ZRANGE', key, 0, room - 1) or {} --!bound obliterate
   for _, id in ipairs(ids) do
-    local fine, row = pcall(call, 'HMGET', row_key(id), 'dedup', 'result_ttl_ms', 'lane')
+    local fine, row = pcall(call, 'HMGET', row_key(id), 'dedup', 'result_ttl_ms', 'lane', 'parent', 'children', 'state', 'attempts')
     if fine and row[1] then call('DEL', P .. 'dedup:' .. row[1]) end --!write gone-dedup
     if fine and row[3] then typed(lane_active(row[3]), 'zset') end --!write gone-typed-slot
     if fine and row[3] then call('ZREM', lane_active(row[3]), id) end --!write gone-slot
-    erase(id)
+    if fine and FLOWS then news(id, row[4], row[5], row[6], row[7]) end --!write gone-told
+    erase(id, FLOWS)
     if fine then tell(id, { result_ttl_ms = row[2] }, 'removed') end
     call('ZREM', key, id) --!write gone-leave
   end
@@ -82,13 +93,15 @@ local left = call('HLEN', P .. 'lanes')
 for _, set in ipairs({ 'pending', 'active', 'schedule', 'dead', 'done', 'waiting', 'schedules' }) do
   left = left + call('ZCARD', P .. set)
 end
+-- What other queues must hear goes first, unless they never shall.
+if FLOWS and not force then left = left + call('ZCARD', OUTBOX) end --!guard gone-owed
 local erased = 0
 if left == 0 then --!guard left
   for i = 6, #ARGV do
     if ARGV[i] ~= 'meta' and ARGV[i] ~= 'void' then erased = erased + call('DEL', P .. ARGV[i]) end --!write gone-name
   end
   if last then --!guard last
-    call('DEL', P .. 'wake', P .. 'ring', P .. 'closed', P .. 'lanes', P .. 'counts', P .. 'events') --!write gone-own
+    call('DEL', P .. 'wake', P .. 'ring', P .. 'closed', P .. 'lanes', P .. 'counts', P .. 'events', P .. 'outbox', P .. 'outbox:entries') --!write gone-own
     call('DEL', META) --!write gone-meta
   end
 end

@@ -2,7 +2,7 @@
 -- purpose: Erase jobs that do not run, results and all; a running one must be cancelled instead.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, remove
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, bury, outbox, kin, remove
 -- keys: meta hash; pending zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
 -- argv: client tag; number count
 -- item: id tag

@@ -2,7 +2,7 @@
 -- purpose: Bring rows and sets together again, after writes were lost or made by hand; keys of a wrong type go.
 -- section: Protocol, sections 5 and 8
 -- flags: allow-oom
--- include: now, number, row, begins, limits, rota, read, torn, items, emit, bell, erase, lane, slots, typed
+-- include: now, number, row, begins, limits, rota, read, torn, items, emit, bell, place, erase, shelf, bury, outbox, kin, lane, slots, typed
 -- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; schedules zset; schedule:<name> hash; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: what text; name text; lane text
@@ -58,6 +58,10 @@ end
 local function without_row(id, lanes)
   local places = leave_all(id, nil, lanes) + mend_lease(id, {}, lanes)
   local left = call('DEL', row_key(id), row_key(id) .. ':log') --!write repair-erase
+  if call('HEXISTS', P .. 'outbox:entries', 'sweep:' .. id) == 0 then --!guard repair-swept
+    left = left + call('DEL', row_key(id) .. ':children', row_key(id) .. ':results') --!write repair-erase-parent
+  end
+  if call('HEXISTS', P .. 'outbox:entries', 'hold:' .. id) == 0 then left = left + call('DEL', row_key(id) .. ':held') end --!write repair-erase-held
   if places + left == 0 then return 'ok' end
   tally('dropped')
   emit('dropped', id, 'places', places)
@@ -81,6 +85,11 @@ local function job(id, hint)
   local fine, row = pcall(read, id)
   if fine and row.lane and lane_fits(row.lane) and row.lane ~= '' then lanes[row.lane] = true end
   local wrong = typed(row_key(id) .. ':log', 'list') --!write repair-typed-log
+  if FLOWS then
+    for suffix, kind in pairs({ children = 'hash', results = 'hash', held = 'list' }) do
+      wrong = wrong + typed(row_key(id) .. ':' .. suffix, kind) --!write repair-typed-kin
+    end
+  end
   for lane in pairs(lanes) do
     wrong = wrong + lane_typed(lane) --!write repair-typed-lanes
   end
@@ -94,6 +103,7 @@ local function job(id, hint)
     call('HSETNX', row_key(id), 'by', CLIENT) --!write repair-by
     call('HDEL', row_key(id), 'holder', 'cancel') --!write repair-holder
     if not whole(row.attempts, 0, FAR) then call('HDEL', row_key(id), 'attempts') end --!write repair-attempts
+    if ended then ended(id, { parent = row.parent, children = row.children }, 'dead', reason, '') end --!write repair-ended
     tally('dead')
     emit('dead', id, 'token', row.attempts or '0', 'reason', reason)
     return 'buried ' .. (row.state or 'no state')

@@ -64,6 +64,12 @@ class Event(StrEnum):
     """Nobody had claimed it when its `expires` came."""
     RESCHEDULED = "rescheduled"
     """Its time is another now, by an operator."""
+    SUSPENDED = "suspended"
+    """A running job waits for its children; its attempt is over."""
+    READY = "ready"
+    """A parent's children have ended, or one has failed that lets it run: it may run."""
+    LOST = "lost"
+    """Nobody knows a child any more; its parent's policy applied."""
     SKIPPED = "skipped"
     """A slot of a recurring schedule made no job: the last one is not over (`overlap`)."""
     MENDED = "mended"
@@ -94,6 +100,7 @@ class Event(StrEnum):
 _FAILURES: Final = frozenset(
     {
         Event.FAILED, Event.DEAD, Event.STALLED, Event.EXPIRED, Event.DROPPED, Event.TORN, Event.TRIMMED, Event.MENDED,
+        Event.LOST,
     }
 )  # fmt: skip
 

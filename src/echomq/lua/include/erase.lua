@@ -12,7 +12,12 @@ end
 local function tell(id, row, kind)
   if row.result_ttl_ms then call('PUBLISH', row_key(id), kind) end --!write tell
 end
-local function erase(id)
+-- What a parent knew of its children stays while they are being told to stop; `flow_walk` erases it then.
+local function erase(id, children)
   local key = row_key(id)
-  call('DEL', key, key .. ':log') --!write erase
+  if not children or call('HEXISTS', P .. 'outbox:entries', 'sweep:' .. id) == 1 then --!guard erase-swept
+    call('DEL', key, key .. ':log') --!write erase
+  else
+    call('DEL', key, key .. ':log', key .. ':children', key .. ':results') --!write erase-parent
+  end
 end

@@ -2,8 +2,15 @@
 -- defines: read_ending, holds, fence
 -- What the fence and an ending ask of a row: each field costs, and nearly every job ends once.
 local function read_ending(id)
-  local f = call('HMGET', row_key(id), 'state', 'attempts', 'holder', 'dedup', 'result_ttl_ms', 'lane')
-  return { state = f[1], attempts = f[2], holder = f[3], dedup = f[4], result_ttl_ms = f[5], lane = f[6] }
+  local f
+  if FLOWS then
+    f = call('HMGET', row_key(id), 'state', 'attempts', 'holder', 'dedup', 'result_ttl_ms', 'lane', 'parent', 'children')
+  else
+    f = call('HMGET', row_key(id), 'state', 'attempts', 'holder', 'dedup', 'result_ttl_ms', 'lane')
+  end
+  return {
+    state = f[1], attempts = f[2], holder = f[3], dedup = f[4], result_ttl_ms = f[5], lane = f[6], parent = f[7], children = f[8],
+  }
 end
 local function holds(row, token, nonce)
   return row.attempts == token and row.holder == nonce --!guard token

@@ -1,5 +1,5 @@
 -- purpose: the row and its place. Every change of state goes through `place`, so that row and sets agree.
--- defines: leave, place
+-- defines: leave, place, release_holder
 local function leave(id, row)
   local state = row.state
   if ROTA and leave_lane(id, state, row.lane) then return end
@@ -27,4 +27,9 @@ local function place(id, row, state, score, ...)
   end
   call('HSET', row_key(id), 'state', state, 'since', NOW, ...) --!write state
   leave(id, row)
+end
+-- Whoever holds the job no longer does, not even as a late holder (section 1): every verb that ends a claim or changes a
+-- job calls this, with the other fields it clears; only reap does not.
+local function release_holder(id, ...)
+  call('HDEL', row_key(id), 'holder', ...) --!write holder
 end

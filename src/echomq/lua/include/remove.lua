@@ -2,7 +2,9 @@
 -- defines: remove_now
 local function remove_now(id, row)
   free_dedup(id, row)
-  erase(id)
+  -- What is dead or done has told its end already.
+  if ended and row.state ~= 'dead' and row.state ~= 'done' then ended(id, row, 'removed', '', '') end --!guard remove-told
+  erase(id, row.children)
   leave(id, row) --!write remove-leave
   tell(id, row, 'removed')
   tally('removed')

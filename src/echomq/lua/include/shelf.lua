@@ -13,7 +13,7 @@ local function trim_shelves(bound)
       local id, score = first[i], tonumber(first[i + 1])
       if not goes(score, over > 0) then return end --!guard trim-young
       over = over - 1 --!write trim-over
-      erase(id)
+      erase(id, FLOWS)
       call('ZREM', P .. state, id) --!write trim-leave
       gone = gone + 1
       if state == 'dead' or score > NOW then --!guard trimmed
