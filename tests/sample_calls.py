@@ -6,9 +6,18 @@ from typing import Any
 
 from echomq.conformance.items import NOTES, SETTLING
 from echomq.protocol.newjob import NewJob
-from echomq.transitions import CancelRequest, Firing, Look, NewTime, Reassignment
+from echomq.transitions import (
+    SPAWNER,
+    CancelRequest,
+    Delivery,
+    Firing,
+    LocalNode,
+    Look,
+    NewTime,
+    Reassignment,
+)
 
-FENCED = (*SETTLING, *NOTES, "rate_limited")
+FENCED = (*SETTLING, *NOTES, "rate_limited", "suspend")
 """The verbs on behalf of a claim."""
 
 
@@ -27,6 +36,8 @@ def items_of(verb: str, *ids: str) -> list[Any]:
             return [NewTime(id, "+5") for id in ids]
         case "repair":
             return [Look("job", id) for id in ids]
+        case "flow_deliver":
+            return [Delivery("ask", id, "parent") for id in ids]
     raise KeyError(verb)
 
 
@@ -51,5 +62,10 @@ def arguments_of(verb: str, id: str = "a") -> dict[str, Any]:
         },
         "schedule_pause": {"name": "nightly", "paused": True},
         "schedule_remove": {"name": "nightly"},
+        "flow_add": {"nodes": [LocalNode(job=NewJob(payload=b"x"))]},
+        "spawn": {"id": id, "token": 1, "nonce": "n.1", "nodes": [LocalNode(job=NewJob(payload=b"x"), parent=SPAWNER, name="0")]},
+        "flow_done": {"till": "1.5", "done": ["tell:a"]},
+        "flow_walk": {"entry": "sweep:a"},
+        "read_flow": {"id": id},
     }  # fmt: skip
     return arguments.get(verb, {})

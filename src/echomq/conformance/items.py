@@ -16,6 +16,7 @@ from echomq.transitions import (
     Release,
     Renewal,
     Snoozed,
+    Suspension,
 )
 
 Pick = tuple[int, int, int, int]
@@ -89,7 +90,7 @@ def forge(how: str, leases: list[tuple[int, str]], pick: int) -> tuple[int, str]
     return token, nonce
 
 
-def make_item(verb: str, id: str, token: int, nonce: str, pick: int = 0) -> Any:
+def make_item(verb: str, id: str, token: int, nonce: str, pick: int = 0) -> Any:  # noqa: PLR0911 - a table
     """Make an item of a fenced verb."""
     far = 0 if pick % 3 == 0 else YEAR_MS
     match verb:
@@ -113,4 +114,6 @@ def make_item(verb: str, id: str, token: int, nonce: str, pick: int = 0) -> Any:
             return Checkpoint(id, token, nonce, pick % 8, f"state {pick}".encode())
         case "log":
             return LogLine(id, token, nonce, f"line {pick}".encode())
+        case "suspend":
+            return Suspension(id, token, nonce)
     raise ValueError(f"{verb!r} is no fenced verb")

@@ -3,7 +3,7 @@
 -- section: Protocol, section 5
 -- flags: allow-oom
 -- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, outbox, kin
--- keys: meta hash; pending zset; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
+-- keys: meta hash; waiting zset; pending zset; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list; dead zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
 -- item: id tag; dedup text; reason text
 -- reply: a verdict an item
@@ -12,7 +12,7 @@
 -- events: cancelled; cancel_requested; trimmed
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: pending -> done; pending -> nothing; schedule -> done; schedule -> nothing; active -> active; done -> nothing
+-- moves: pending -> done; pending -> nothing; schedule -> done; schedule -> nothing; waiting -> done; waiting -> nothing; active -> active; done -> nothing
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 

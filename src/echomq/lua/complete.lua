@@ -3,16 +3,16 @@
 -- section: Protocol, sections 1 and 5
 -- flags: allow-oom
 -- include: now, number, once, row, follows, moment, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, outbox, kin, lane, nodes, fence
--- keys: meta hash; pending zset; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
+-- keys: meta hash; waiting zset; pending zset; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list; schedule zset; dead zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; result bytes; follow words
 -- reply: a verdict an item
 -- verdicts: ok; dead
 -- refusals: EMQSTALE; EMQGONE; EMQSTATE; EMQKIND; EMQVERSION
--- events: completed; enqueued; dead; ready; trimmed
+-- events: completed; enqueued; dead; trimmed
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: active -> done; active -> nothing; active -> dead; pending -> done; pending -> nothing; pending -> dead; nothing -> pending; nothing -> schedule; done -> nothing
+-- moves: active -> done; active -> nothing; active -> dead; pending -> done; pending -> nothing; nothing -> pending; nothing -> schedule; done -> nothing
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 

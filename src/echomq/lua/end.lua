@@ -3,16 +3,16 @@
 -- section: Protocol, section 5
 -- flags: allow-oom
 -- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, outbox, kin, fence
--- keys: meta hash; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list
+-- keys: meta hash; waiting zset; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list; pending zset; schedule zset; dead zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; kind text; reason text
 -- reply: a verdict an item
 -- verdicts: ok
 -- refusals: EMQSTALE; EMQGONE; EMQKIND; EMQVERSION
--- events: cancelled; discarded; trimmed
+-- events: cancelled; discarded; dead; trimmed
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: active -> done; active -> nothing; done -> nothing
+-- moves: active -> done; active -> nothing; active -> dead; done -> nothing
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 

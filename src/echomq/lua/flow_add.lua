@@ -8,10 +8,10 @@
 -- reply: a verdict a node
 -- verdicts: admitted; duplicate; skipped
 -- refusals: EMQKIND; EMQSTATE; EMQFULL; EMQGONE; EMQVERSION; EMQSTALE
--- events: enqueued; ready; dead; trimmed
+-- events: enqueued
 -- cost: O(log n) a node
 -- bound: 256 nodes
--- moves: nothing -> pending; nothing -> schedule; nothing -> waiting; waiting -> pending; waiting -> schedule; waiting -> dead; dead -> nothing; done -> nothing
+-- moves: nothing -> pending; nothing -> schedule; nothing -> waiting
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 

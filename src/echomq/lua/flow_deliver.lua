@@ -9,10 +9,10 @@
 -- reply: a verdict an item
 -- verdicts: ok; again; gone; asked; cancelled; alive; lost
 -- refusals: EMQKIND; EMQVERSION
--- events: ready; dead; cancelled; cancel_requested; redriven; trimmed; lost
+-- events: cancelled; cancel_requested; redriven; trimmed; lost; dead
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: waiting -> pending; waiting -> schedule; waiting -> dead; waiting -> done; waiting -> nothing; pending -> done; pending -> nothing; pending -> dead; schedule -> done; schedule -> nothing; schedule -> dead; active -> active; dead -> pending; dead -> waiting; dead -> nothing; done -> nothing
+-- moves: pending -> done; pending -> nothing; pending -> dead; schedule -> nothing; schedule -> dead; waiting -> nothing; waiting -> dead; dead -> pending; dead -> waiting; done -> nothing
 local function lost_here(id)
   if call('HEXISTS', ENTRIES, 'tell:' .. id) == 1 then return 'alive' end --!guard telling
   return 'lost'

@@ -3,7 +3,7 @@
 -- section: Protocol, section 5
 -- flags: allow-oom
 -- include: now, number, row, limits, rota, outbox, erase, typed
--- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; schedules zset; schedule:<name> hash; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
+-- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; schedules zset; schedule:<name> hash; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash; job:<id>:held list
 -- argv: client tag; number count; bound count; force count; last count; left_over text
 -- reply: jobs erased; named keys erased; jobs and schedules left
 -- verdicts:
@@ -11,7 +11,7 @@
 -- events:
 -- cost: O(log n) a job
 -- bound: bound, at most 1000 jobs or schedules, 256 keys, and 192 lanes
--- moves: pending -> nothing; active -> nothing; schedule -> nothing; dead -> nothing; done -> nothing
+-- moves: pending -> nothing; active -> nothing; schedule -> nothing; waiting -> nothing; dead -> nothing; done -> nothing
 local bound, force, last = whole(ARGV[3], 1, 1000), ARGV[4] == '1', ARGV[5] == '1'
 if not bound or #ARGV - 5 > 256 then return redis.error_reply('EMQKIND obliterate: its bound or its names are out of range') end --!guard argv
 if not force then

@@ -7,12 +7,12 @@
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag
 -- reply: a verdict an item
--- verdicts: waiting; pending; schedule; dead; cancelled
+-- verdicts: waiting; pending; dead; cancelled
 -- refusals: EMQSTALE; EMQGONE; EMQVERSION
 -- events: suspended; ready; dead; cancelled; trimmed
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: active -> waiting; active -> done; active -> nothing; waiting -> pending; waiting -> schedule; waiting -> dead; done -> nothing; dead -> nothing
+-- moves: active -> waiting; active -> pending; active -> dead; active -> done; active -> nothing; done -> nothing
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 

@@ -127,7 +127,7 @@ class Move:
         return None if self.event is None else self.event.level
 
 
-_P, _A, _S, _D = State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD
+_P, _A, _S, _D, _W = State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD, State.WAITING
 _ENDED: Final = (None, State.DONE)
 _ASKED: Final = "a cancel request waits"
 
@@ -142,6 +142,7 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("extend", (_A,), (_A,), None),
     Move("complete", (_A,), _ENDED, Event.COMPLETED),
     Move("complete", (_P,), _ENDED, Event.COMPLETED, "by the late holder of a reaped job"),
+    Move("complete", (_A,), (_D,), Event.DEAD, "a child had failed that buries it"),
     Move("fail", (_A,), (_S,), Event.FAILED, "budget is left"),
     Move("fail", (_A,), (_D,), Event.DEAD, "the budget is spent, or the next attempt would come after the deadline"),
     Move("fail", (_A,), _ENDED, Event.CANCELLED, _ASKED),
@@ -153,6 +154,7 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("rate_limited", (_A,), _ENDED, Event.CANCELLED, _ASKED),
     Move("end", (_A,), _ENDED, Event.CANCELLED, "kind cancelled"),
     Move("end", (_A,), _ENDED, Event.DISCARDED, "kind discarded"),
+    Move("end", (_A,), (_D,), Event.DEAD, "kind cancelled, since its parent died"),
     Move("promote", (_S,), (_P,), Event.PROMOTED),
     Move("promote", (_S,), _ENDED, Event.CANCELLED, _ASKED),
     Move("reap", (_A,), (_P,), Event.STALLED),
@@ -161,16 +163,43 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("progress", (_A,), (_A,), Event.PROGRESS),
     Move("checkpoint", (_A,), (_A,), Event.CHECKPOINT),
     Move("log", (_A,), (_A,), None),
-    Move("cancel", (_P, _S), _ENDED, Event.CANCELLED),
+    Move("cancel", (_P, _S, _W), _ENDED, Event.CANCELLED),
     Move("cancel", (_A,), (_A,), Event.CANCEL_REQUESTED),
     Move("reschedule", (_P, _S), (_S,), Event.RESCHEDULED, "for a moment ahead"),
     Move("reschedule", (_P, _S), (_P,), Event.RESCHEDULED, "for now"),
-    Move("remove", (_P, _S, _D, State.DONE), (None,), Event.REMOVED),
+    Move("remove", (_P, _S, _W, _D, State.DONE), (None,), Event.REMOVED),
     Move("drain", (_P,), (None,), Event.REMOVED),
     Move("reassign", (_P,), (_P,), Event.REASSIGNED),
     Move("reassign", (_S,), (_S,), Event.REASSIGNED),
     Move("reassign", (_D,), (_D,), Event.REASSIGNED),
     Move("redrive", (_D,), (_P,), Event.REDRIVEN),
+    Move("redrive", (_D,), (_W,), Event.REDRIVEN, "a parent, until its children have been brought back"),
+    Move("flow_add", (None,), (_P, _S), Event.ENQUEUED, "a job without children"),
+    Move("flow_add", (None,), (_W,), Event.ENQUEUED, "a parent, or a job of a flow that is added in rounds"),
+    Move("spawn", (None,), (_P, _S, _W), Event.ENQUEUED, "as flow_add"),
+    Move("suspend", (_A,), (_W,), Event.SUSPENDED, "children are open"),
+    Move("suspend", (_A,), (_P,), Event.SUSPENDED, "none is open, or one has failed that lets it run"),
+    Move("suspend", (_A,), (_D,), Event.SUSPENDED, "a child had failed that buries it"),
+    Move("suspend", (_A,), _ENDED, Event.CANCELLED, _ASKED),
+    Move("settle", (_W,), (_P,), Event.READY, "its children have ended"),
+    Move("settle", (_W,), (_S,), Event.READY, "the same, and its delay is not over"),
+    Move("settle", (_W,), (_D,), Event.DEAD, "a child has failed that buries it"),
+    Move("follow", (None,), (_P, _S), Event.ENQUEUED, "a follow-up of a job that completes"),
+    Move("alert", (None,), (_P,), Event.ENQUEUED, "a job has died, and `on_dead` is set"),
+    Move("flow_deliver", (), (), Event.LOST, "nobody knows a child"),
+    Move("flow_deliver", (_P, _S, _W), _ENDED, Event.CANCELLED, "its parent has ended"),
+    Move("flow_deliver", (_P, _S, _W), (_D,), Event.DEAD, "its parent has died"),
+    Move("flow_deliver", (_A,), (_A,), Event.CANCEL_REQUESTED, "its parent is over"),
+    Move("flow_deliver", (_D,), (_P, _W), Event.REDRIVEN, "its parent was redriven"),
+    Move("flow_walk", (), (), Event.LOST, "nobody knows a child"),
+    Move("flow_walk", (_P, _S, _W), _ENDED, Event.CANCELLED, "its parent has ended"),
+    Move("flow_walk", (_P, _S, _W), (_D,), Event.DEAD, "its parent has died"),
+    Move("flow_walk", (_A,), (_A,), Event.CANCEL_REQUESTED, "its parent is over"),
+    Move("flow_walk", (_D,), (_P, _W), Event.REDRIVEN, "its parent was redriven"),
+    Move("flow_walk", (_W,), (_P, _S), Event.READY, "a flow added in rounds is whole"),
+    Move("flow_walk", (_W,), (None,), Event.REMOVED, "a flow added in rounds was given up"),
+    Move("flow_take", (), (), None),
+    Move("flow_done", (), (), None),
     Move("trim", (_D, State.DONE), (None,), Event.TRIMMED),
     Move("schedule_fire", (None,), (_P,), Event.ENQUEUED, "the job of a slot"),
     Move("schedule_fire", (None,), (_S,), Event.ENQUEUED, "the job of a slot, put off by its jitter"),
@@ -184,16 +213,19 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("repair", (State.DONE,), (State.DONE,), Event.MENDED, "the same"),
     Move("repair", (_A,), (_A,), Event.MENDED, "the same; its lease is over at once"),
     Move("repair", (None, _P, _A), (_D,), Event.DEAD, "a row that does not say where it belongs, or its token"),
-    Move("obliterate", (_P, _A, _S, _D, State.DONE), (None,), None),
+    Move("obliterate", (_P, _A, _S, _W, _D, State.DONE), (None,), None),
     Move("pause", (), (), Event.PAUSED),
     Move("resume", (), (), Event.RESUMED),
     Move("ring", (), (), None),
     Move("configure", (), (), None),
     Move("set_lane", (), (), None),
 )
-"""Every move. A claim also makes the rounds of `reap` and `promote`, whose moves are listed under their own names."""
+"""Every move. A claim also makes the rounds of `reap` and `promote`, whose moves are listed under their own names; so are
+those of `settle`, `follow` and `alert`: whatever ends a job may move its parent, a completion may bring follow-ups, and
+whatever buries a job may tell of it."""
 
-VERBS: Final = tuple(dict.fromkeys(move.verb for move in MOVES))
+_ROUNDS: Final = ("settle", "follow", "alert")
+VERBS: Final = tuple(dict.fromkeys(move.verb for move in MOVES if move.verb not in _ROUNDS))
 """The verbs that write, in the table's order."""
 
 

@@ -19,7 +19,7 @@ MAX_NODES = 256
 
 
 def flow_add(
-    keys: QueueKeys, call: Call, nodes: Sequence[Node], /, *, hold: str = "", last: bool = True
+    keys: QueueKeys, call: Call, nodes: Sequence[Node], *, hold: str = "", last: bool = True
 ) -> Transition[list[Verdict]]:
     """Add the jobs of a flow, or of several, to a queue; each after its parent. All of them, or none.
 

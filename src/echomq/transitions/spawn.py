@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def spawn(
-    keys: QueueKeys, call: Call, id: str, token: int, nonce: str, nodes: Sequence[Node], /
+    keys: QueueKeys, call: Call, id: str, token: int, nonce: str, nodes: Sequence[Node]
 ) -> Transition[list[Verdict]]:
     """Add children to a running job, all or nothing. A name that it has already is answered, and adds nothing.
 

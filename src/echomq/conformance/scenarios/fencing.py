@@ -7,7 +7,7 @@ from echomq.conformance.items import NOTES, SETTLING, make_item
 from echomq.conformance.scenarios.registry import scenario
 from echomq.protocol.records import Claimed, NewJob
 
-FENCED = (*SETTLING, *NOTES)
+FENCED = (*SETTLING, *NOTES, "suspend")
 
 
 def _each(b: Bench, claimed: Claimed, expected: str, *leave_out: str) -> None:
