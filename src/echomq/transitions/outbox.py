@@ -149,7 +149,7 @@ def flow_done(
 
     Answers how many were as they were taken.
     """
-    argv = (call.client, 0, till, delay_ms, len(done), *done, *later)
+    argv: tuple[Argument, ...] = (call.client, 0, till, delay_ms, len(done), *done, *later)
     return Transition("flow_done", keys, argv, int)
 
 
