@@ -105,7 +105,7 @@ def test_script_reads_the_clock_once_and_walks_nothing(verb: str) -> None:
     source = load(verb).source
     assert source.count("'TIME'") <= 1
     walks = re.findall(r"'(KEYS|SCAN|HSCAN|ZSCAN|SSCAN|LPOS|LREM|HKEYS|SMEMBERS|FLUSHDB|FLUSHALL)'", source)
-    adds = UNDONE if "nodes" in load(verb).header.include else []
+    adds = UNDONE if "nodes" in load(verb).header.flows else []
     assert walks == adds + BOUNDED_WALKS.get(verb, [])
 
 
@@ -216,7 +216,7 @@ def test_scripts_do_what_their_headers_say(verb: str, watch: Watch) -> None:
     chains = {f"move {a} -> {d}" for a, b in moves for c, d in moves if b == c} if verb == "claim" else set()
     # Any call may be malformed; a job that is only noted, or goes to another lane, stays in its state.
     allowed = declared | chains | {"word EMQKIND", "word EMQTORN"}
-    if "kin" in header.include:
+    if "kin" in header.flows:
         allowed |= SETTLED
     assert watch.seen[verb] - allowed == set()
     stays = {f"move {a} -> {b}" for a, b in moves if a == b}

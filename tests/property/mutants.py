@@ -129,7 +129,9 @@ def _broken(verb: str, line: str, changed: str) -> Script:
 def mutants(where: str) -> list[Mutant]:
     """Make every mutant of a verb's own lines, or of an include's (`include/NAME`)."""
     name = where.removeprefix("include/")
-    including = [verb for verb in ALL_VERBS if name == "base" or name in load(verb).header.include]
+    including = [
+        verb for verb in ALL_VERBS if name == "base" or name in (*load(verb).header.include, *load(verb).header.flows)
+    ]
     verbs = including if where.startswith("include/") else [where]
     made = []
     for line in (LUA / f"{where}.lua").read_text(encoding="utf-8").splitlines():

@@ -2,7 +2,8 @@
 -- purpose: End jobs that do not run; ask those that do, by channel and by heartbeat.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, outbox, kin
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, cancel
+-- flows: bury, outbox, kin
 -- keys: meta hash; waiting zset; pending zset; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list; dead zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
 -- item: id tag; dedup text; reason text

@@ -2,7 +2,8 @@
 -- purpose: Lease up to `count` jobs; reap, promote and re-open lanes first, so that a queue heals by being used.
 -- section: Protocol, sections 5 and 6
 -- flags: allow-oom
--- include: now, number, once, many, emit, row, limits, rota, bell, read, place, erase, shelf, ending, bury, cancel, again, outbox, kin, fence, round, reap, promote, reopen, serve
+-- include: now, number, once, many, emit, row, limits, rota, bell, read, place, erase, shelf, ending, bury, cancel, again, fence, round, reap, promote, reopen, serve
+-- flows: outbox, kin
 -- keys: meta hash; waiting zset; pending zset; active zset; schedule zset; dead zset; done zset; schedules zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; job:<id> hash; job:<id>:log list; dedup:<key> string; once:<client>:<verb> string; wake list; events stream; counts hash; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count; count count; lease_ms ms; cap_ms ms; max_bytes bytes; bound count; min_size count; linger_ms ms; by_lane count
 -- reply: now ms; next ms; due count; then for each job: id, token, row

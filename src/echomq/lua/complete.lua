@@ -2,7 +2,8 @@
 -- purpose: Retire jobs that succeeded, with their results on the `done` shelf if they asked for that, and admit their follow-ups.
 -- section: Protocol, sections 1 and 5
 -- flags: allow-oom
--- include: now, number, once, row, follows, moment, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, outbox, kin, lane, nodes, fence
+-- include: now, once, row, follows, limits, rota, place, torn, items, emit, bell, erase, shelf, ending, fence
+-- flows: number, moment, lane, read, bury, outbox, kin, nodes, completing
 -- keys: meta hash; waiting zset; pending zset; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list; schedule zset; dead zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; result bytes; follow words
@@ -17,23 +18,6 @@ local kept, refused = recall()
 if kept or refused then return kept or refused end
 
 local fenced = fence(ARGV, 3, 5, read_ending)
--- What else a parent's completion hangs on; answers the verdict that is given instead.
-local function unsettled(id, row)
-  local f = call('HMGET', row_key(id), 'broken', 'early')
-  if f[1] then --!guard complete-broken
-    bury(id, row, f[1])
-    return 'dead'
-  end
-  local open = f[2] and 0 or open_children(id) --!guard complete-early
-  return open > 0 and 'EMQSTATE children ' .. open or nil --!guard complete-open
-end
--- Follow-ups come with the completion or not at all; one whose dedup key is taken stays out.
-local function follow(packed)
-  local words = words_of(packed)
-  local nodes, wrong = read_nodes(words, 1)
-  if nodes then nodes, wrong = admit_nodes(words, nodes, {}) end
-  return not nodes and wrong or nil
-end
 local verdicts = each(3, 5, function(at)
   local id, token, nonce = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local row, refusal = fenced(id, token, nonce)

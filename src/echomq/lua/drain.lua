@@ -2,7 +2,8 @@
 -- purpose: Erase a lane's pending jobs, the next in turn first.
 -- section: Protocol, sections 5 and 6
 -- flags: allow-oom
--- include: now, number, once, emit, row, limits, rota, bell, read, place, erase, shelf, bury, outbox, kin, remove, round, lane
+-- include: now, number, once, emit, row, limits, rota, bell, read, place, erase, remove, round, lane
+-- flows: shelf, bury, outbox, kin
 -- keys: meta hash; waiting zset; pending zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash; schedule zset; dead zset; done zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count; lane text; bound count
 -- reply: how many entries were handled; as many as the bound means there may be more

@@ -2,7 +2,8 @@
 -- purpose: A fenced ending that is neither success nor death: cancelled or discarded, with a reason.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, outbox, kin, fence
+-- include: now, once, row, limits, rota, place, torn, items, emit, bell, erase, shelf, ending, cancel, fence
+-- flows: read, bury, outbox, kin
 -- keys: meta hash; waiting zset; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list; pending zset; schedule zset; dead zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; kind text; reason text

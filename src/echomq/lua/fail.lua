@@ -2,7 +2,8 @@
 -- purpose: Spend retry budget: the next attempt at the delay the client computed, or the morgue.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, again, outbox, kin, fence
+-- include: now, number, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, again, fence
+-- flows: outbox, kin
 -- keys: meta hash; waiting zset; active zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash; pending zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; delay_ms ms; max_attempts count; error json

@@ -2,7 +2,8 @@
 -- purpose: Strike delivered entries off the outbox, and put back those that could not be delivered.
 -- section: Protocol, section 7
 -- flags: allow-oom
--- include: now, number, row, flows, limits, rota, bell, outbox
+-- include: now, number, row, flows, limits, rota, bell
+-- flows: outbox
 -- keys: meta hash; pending zset; active zset; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; outbox zset; outbox:entries hash; wake list
 -- argv: client tag; number count; till ms; delay_ms ms; done count; entry text
 -- reply: how many were as they were taken

@@ -2,7 +2,8 @@
 -- purpose: Take entries of the outbox that are due, for half a minute; parents that have waited for a minute get one.
 -- section: Protocol, section 7
 -- flags: allow-oom
--- include: now, number, row, flows, limits, rota, outbox
+-- include: now, number, row, flows, limits, rota
+-- flows: outbox
 -- keys: meta hash; waiting zset; outbox zset; outbox:entries hash
 -- argv: client tag; number count; bound count; cap_ms ms
 -- reply: next ms; the score of what is taken; then of each entry its name and content

@@ -2,7 +2,8 @@
 -- purpose: A step of a walk over a parent's children: stop them, bring them back, ask after them; or let a held flow go.
 -- section: Protocol, section 7
 -- flags: allow-oom
--- include: now, number, row, flows, limits, rota, read, place, emit, bell, erase, shelf, ending, bury, cancel, outbox, kin, redrive, above, remove
+-- include: now, number, row, flows, limits, rota, read, place, emit, bell, erase, shelf, ending, bury, cancel, redrive, remove
+-- flows: outbox, kin, above
 -- keys: meta hash; pending zset; active zset; schedule zset; waiting zset; dead zset; done zset; job:<id> hash; job:<id>:log list; job:<id>:children hash; job:<id>:results hash; job:<id>:held list; outbox zset; outbox:entries hash; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; wake list; events stream; counts hash
 -- argv: client tag; number count; entry text; bound count
 -- reply: 1 if there is more to do; children ended; asked; sent word; redriven; lost; released

@@ -2,7 +2,8 @@
 -- purpose: Close a queue and erase what is in it, in bounded rounds; its own keys go last, `meta` as the last of them.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, row, limits, rota, outbox, erase, typed
+-- include: now, number, row, limits, rota, erase, typed
+-- flows: outbox
 -- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; schedules zset; schedule:<name> hash; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash; job:<id>:held list
 -- argv: client tag; number count; bound count; force count; last count; left_over text
 -- reply: jobs erased; named keys erased; jobs and schedules left

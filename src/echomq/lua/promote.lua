@@ -2,7 +2,8 @@
 -- purpose: Move jobs whose time has come to pending, and closed lanes to the ring: the round that a claim makes, by itself (also while paused).
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, emit, row, limits, rota, bell, read, place, erase, shelf, ending, bury, cancel, again, outbox, kin, round, promote, reopen
+-- include: now, number, emit, row, limits, rota, bell, read, place, erase, shelf, ending, cancel, again, round, promote, reopen
+-- flows: bury, outbox, kin
 -- keys: meta hash; waiting zset; schedule zset; pending zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; wake list; events stream; counts hash; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; dead zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count; bound count
 -- reply: how many entries were handled; as many as the bound means there may be more

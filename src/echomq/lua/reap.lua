@@ -2,7 +2,8 @@
 -- purpose: Take expired leases back: the round that a claim makes, by itself (also while paused).
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, number, emit, row, limits, rota, bell, read, place, erase, shelf, ending, bury, cancel, again, outbox, kin, round, reap
+-- include: now, number, emit, row, limits, rota, bell, read, place, erase, shelf, ending, bury, cancel, again, round, reap
+-- flows: outbox, kin
 -- keys: meta hash; waiting zset; active zset; pending zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; wake list; events stream; counts hash; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; schedule zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count; bound count
 -- reply: how many entries were handled; as many as the bound means there may be more

@@ -2,7 +2,8 @@
 -- purpose: Give jobs back to pending, spending nothing (shutdown, an operator's word).
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, again, outbox, kin, fence
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, cancel, again, fence
+-- flows: bury, outbox, kin
 -- keys: meta hash; waiting zset; active zset; pending zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash; schedule zset; dead zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag

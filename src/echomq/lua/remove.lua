@@ -2,7 +2,8 @@
 -- purpose: Erase jobs that do not run, results and all; a running one must be cancelled instead.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, bury, outbox, kin, remove
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, remove
+-- flows: shelf, bury, outbox, kin
 -- keys: meta hash; waiting zset; pending zset; schedule zset; dead zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
 -- item: id tag

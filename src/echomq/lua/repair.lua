@@ -2,7 +2,8 @@
 -- purpose: Bring rows and sets together again, after writes were lost or made by hand; keys of a wrong type go.
 -- section: Protocol, sections 5 and 8
 -- flags: allow-oom
--- include: now, number, row, begins, limits, rota, read, torn, items, emit, bell, place, erase, shelf, bury, outbox, kin, lane, slots, typed
+-- include: now, number, row, begins, limits, rota, read, torn, items, emit, bell, place, erase, lane, slots, typed
+-- flows: shelf, bury, outbox, kin
 -- keys: meta hash; pending zset; active zset; schedule zset; dead zset; done zset; waiting zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; schedules zset; schedule:<name> hash; wake list; events stream; counts hash; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash; job:<id>:held list
 -- argv: client tag; number count
 -- item: what text; name text; lane text

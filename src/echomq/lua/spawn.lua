@@ -2,7 +2,8 @@
 -- purpose: Add children to a running job, under its token: a name that it has already is answered and adds nothing.
 -- section: Protocol, section 7
 -- flags:
--- include: now, number, once, row, flows, begins, moment, limits, rota, read, place, emit, bell, erase, shelf, bury, outbox, kin, lane, nodes, fence
+-- include: now, number, once, row, flows, begins, moment, limits, rota, read, place, emit, bell, erase, shelf, bury, lane, fence
+-- flows: outbox, kin, nodes
 -- keys: meta hash; pending zset; active zset; schedule zset; waiting zset; dead zset; done zset; job:<id> hash; job:<id>:log list; job:<id>:children hash; job:<id>:results hash; job:<id>:held list; outbox zset; outbox:entries hash; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count; id tag; token integer; nonce tag; nodes words
 -- reply: a verdict a node

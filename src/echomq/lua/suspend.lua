@@ -2,7 +2,8 @@
 -- purpose: Give up leases until the jobs' children have ended, spending nothing.
 -- section: Protocol, section 7
 -- flags: allow-oom
--- include: now, once, row, flows, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, outbox, kin, fence
+-- include: now, once, row, flows, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, fence
+-- flows: outbox, kin
 -- keys: meta hash; pending zset; active zset; schedule zset; waiting zset; dead zset; done zset; job:<id> hash; job:<id>:log list; job:<id>:children hash; job:<id>:results hash; job:<id>:held list; outbox zset; outbox:entries hash; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag

@@ -18,6 +18,9 @@ import attrs
 from echomq.protocol.version import PROTOCOL, parse
 
 _HEADER: Final = re.compile(r"-- ([a-z_]+):[ ]?(.*)")
+_DEFINES: Final = re.compile(r"^-- defines:([^;\n]*)", re.MULTILINE)
+_LOCAL: Final = re.compile(r"^local (?P<function>function )?(?P<names>[\w, ]+?)(?=\(| =)", re.MULTILINE)
+_WORD: Final = re.compile(r"\w+")
 _FOLDER: Final = files("echomq") / "lua"
 
 
@@ -36,6 +39,8 @@ class Header:
     """The shebang's flags: `allow-oom` (runs on a full server), `no-writes` (a read), or none."""
     include: tuple[str, ...]
     """The includes, in order."""
+    flows: tuple[str, ...]
+    """The includes after those, in order, that are made only in a queue that has flows."""
     keys: tuple[str, ...]
     """Each key it may touch, with its type; all but `meta` and `void` are derived from KEYS[1]."""
     argv: tuple[str, ...]
@@ -93,6 +98,7 @@ def parse_header(text: str) -> Header:
             raise ValueError(msg)
         found[match[1]] = match[2]
     found.setdefault("item", "")
+    found.setdefault("flows", "")
     names = {field.name for field in attrs.fields(Header)}
     if names != found.keys():
         msg = f"the header lacks {sorted(names - found.keys())} or has unknown {sorted(found.keys() - names)}"
@@ -100,7 +106,8 @@ def parse_header(text: str) -> Header:
     lists = {"keys", "argv", "item", "verdicts", "refusals", "events", "moves"}
     values: dict[str, object] = {name: _words(text) if name in lists else text for name, text in found.items()}
     values["flags"] = tuple(found["flags"].split())
-    values["include"] = tuple(name.strip() for name in found["include"].split(",") if name.strip())
+    for name in ("include", "flows"):
+        values[name] = tuple(each.strip() for each in found[name].split(",") if each.strip())
     return Header(**values)  # type: ignore[arg-type]  # each field is a str or a tuple, as chosen above
 
 
@@ -109,6 +116,31 @@ def _body(text: str) -> str:
     lines = text.splitlines()
     start = next((at for at, line in enumerate(lines) if not line.startswith("-- ")), len(lines))
     return "\n".join(lines[start:]).strip() + "\n"
+
+
+def _include(name: str) -> str:
+    return (_FOLDER / "include" / f"{name}.lua").read_text(encoding="utf-8")
+
+
+def _of_flows(names: tuple[str, ...]) -> tuple[str, str]:
+    """Write includes that are made only in a queue that has flows: what stands before all others, and what after them.
+
+    What they define is declared first, for whoever refers to it, and is nil in a queue without flows: there it costs
+    nothing. Within the block, a line that would define it anew as `local` gives it its value.
+    """
+    if not names:
+        return "", ""
+    texts = [_include(name) for name in names]
+    lists = [match[1] for text in texts if (match := _DEFINES.search(text))]
+    defined = {name for words in lists for name in _WORD.findall(words)}
+
+    def outer(match: re.Match[str]) -> str:
+        named = set(_WORD.findall(match["names"]))
+        return f"{match['function'] or ''}{match['names']}" if named <= defined else match[0]
+
+    body = _LOCAL.sub(outer, "".join(map(_body, texts)))
+    declared = "\n".join(f"local {name} -- luacheck: ignore 211 221" for name in sorted(defined))
+    return declared, f"if FLOWS or MAY_FLOW then\n{body}end"
 
 
 def assemble(verb: str, text: str, *, version: str = PROTOCOL) -> Script:
@@ -124,9 +156,10 @@ def assemble(verb: str, text: str, *, version: str = PROTOCOL) -> Script:
         f"#!lua flags={','.join(header.flags)}" if header.flags else "#!lua",
         f"local VERB, VERSION, MAJOR = '{verb}', '{version}', '{parse(version)[0]}'",
     ]
-    includes = (_FOLDER / "include" / f"{name}.lua" for name in ("base", *header.include))
-    parts += (_body(path.read_text(encoding="utf-8")) for path in includes)
-    source = "\n".join([*parts, _body(text)])
+    declared, of_flows = _of_flows(header.flows)
+    parts += (_body(_include("base")), declared)
+    parts += (_body(_include(name)) for name in header.include)
+    source = "\n".join([*filter(None, (*parts, of_flows)), _body(text)])
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(verb=verb, source=source, sha=sha, header=header)
 

@@ -65,7 +65,7 @@ def test_moves_hold_what_a_script_declares(script: str) -> None:
     verbs = {verb, "reap", "promote"} if verb == "claim" else {verb}
     if "shelf" in header(script, "include"):
         verbs.add("trim")  # whoever puts a job on a shelf takes others off it
-    if "kin" in header(script, "include"):
+    if "kin" in header(script, "flows"):
         verbs |= {"settle", "follow", "alert"}  # whoever ends a job may move its parent
     moves = [move for move in MOVES if move.verb in verbs]
     table = {(a or "nothing", b or "nothing") for move in moves for a in move.sources for b in move.targets}

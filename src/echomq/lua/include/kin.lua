@@ -2,82 +2,79 @@
 -- defines: LINK, open_children, begin, consider, receive; sets ended
 -- How a parent names a child (`<id> <policy> <queue>`), and a child its parent (`<id> <queue> <name>`).
 local LINK = { child = '^(%S+) (%a) (.*)$', parent = '^(%S+) (%S*) (.*)$' }
-local open_children, begin, consider, receive
-if FLOWS or MAY_FLOW then
-  local MOST_CASCADE = 8
-  local cascade = 0 -- how many parents up this call is
-  function open_children(id)
-    local key = row_key(id)
-    return call('HLEN', key .. ':children') - call('HLEN', key .. ':results')
+local MOST_CASCADE = 8
+local cascade = 0 -- how many parents up this call is
+local function open_children(id)
+  local key = row_key(id)
+  return call('HLEN', key .. ':children') - call('HLEN', key .. ':results')
+end
+-- A job that was held, or a parent, takes its place in the machine.
+local function begin(id, row)
+  local due = tonumber(call('HGET', row_key(id), 'due_ms')) or 0
+  if due > 0 then call('HDEL', row_key(id), 'due_ms') end --!write begin-forget
+  if due > NOW then --!guard begin-due
+    watch(P .. 'schedule', due)
+    place(id, row, 'schedule', due)
+    return 'schedule'
   end
-  -- A job that was held, or a parent, takes its place in the machine.
-  function begin(id, row)
-    local due = tonumber(call('HGET', row_key(id), 'due_ms')) or 0
-    if due > 0 then call('HDEL', row_key(id), 'due_ms') end --!write begin-forget
-    if due > NOW then --!guard begin-due
-      watch(P .. 'schedule', due)
-      place(id, row, 'schedule', due)
-      return 'schedule'
-    end
-    place(id, row, 'pending', -row.priority)
-    return 'pending'
+  place(id, row, 'pending', -row.priority)
+  return 'pending'
+end
+-- Looks at a waiting parent: is it over, may it run? Answers where it is then.
+local function consider(id)
+  local f = call('HMGET', row_key(id), 'hold', 'broken', 'early', 'seen')
+  if f[1] then return 'waiting' end --!guard held
+  if f[2] then --!guard broken
+    bury(id, read(id), f[2])
+    return 'dead'
   end
-  -- Looks at a waiting parent: is it over, may it run? Answers where it is then.
-  function consider(id)
-    local f = call('HMGET', row_key(id), 'hold', 'broken', 'early', 'seen')
-    if f[1] then return 'waiting' end --!guard held
-    if f[2] then --!guard broken
-      bury(id, read(id), f[2])
-      return 'dead'
-    end
-    local early = tonumber(f[3]) or 0
-    -- A failure lets it run early once, not each time that it waits again.
-    local fresh = early > (tonumber(f[4]) or 0) --!guard early-once
-    if not fresh and open_children(id) > 0 then return 'waiting' end --!guard open
-    if fresh then call('HSET', row_key(id), 'seen', early) end --!write seen
-    local state = begin(id, read(id))
-    emit('ready', id)
-    return state
-  end
-  -- A child of that name has ended: the parent is settled by its policy, once.
-  function receive(id, name, child, text)
-    local key = row_key(id)
-    local state = call('HGET', key, 'state')
-    if not state then return 'gone' end --!guard parent-gone
-    local known, policy = string.match(call('HGET', key .. ':children', name) or '', LINK.child)
-    if known ~= child then return 'gone' end --!guard stranger
-    local good = string.sub(text, 1, 10) == 'completed '
-    if call('HSETNX', key .. ':results', name, text) == 0 then --!guard told
-      -- A failure may yet be made good, by a child that was redriven; that is no news to a parent that has gone on.
-      local had = string.match(call('HGET', key .. ':results', name), '^%S+')
-      if not good or had == 'completed' or had == 'detached' then return 'again' end --!guard upgrade
-      call('HSET', key .. ':results', name, text) --!write upgrade
-      return 'ok'
-    end
-    if not good and policy == 'f' then --!guard fail-parent
-      local kind, reason = string.match(text, '^(%S+) %S+ %S+ ([^\n]*)')
-      call('HSETNX', key, 'broken', 'child ' .. name .. ' (' .. child .. ') ' .. kind .. (reason == '' and '' or ': ' .. reason)) --!write broken
-    elseif not good and policy == 'r' then --!guard run-parent
-      call('HINCRBY', key, 'early', 1) --!write early
-    end
-    if state == 'waiting' then consider(id) end --!guard receive-waiting
+  local early = tonumber(f[3]) or 0
+  -- A failure lets it run early once, not each time that it waits again.
+  local fresh = early > (tonumber(f[4]) or 0) --!guard early-once
+  if not fresh and open_children(id) > 0 then return 'waiting' end --!guard open
+  if fresh then call('HSET', row_key(id), 'seen', early) end --!write seen
+  local state = begin(id, read(id))
+  emit('ready', id)
+  return state
+end
+-- A child of that name has ended: the parent is settled by its policy, once.
+local function receive(id, name, child, text)
+  local key = row_key(id)
+  local state = call('HGET', key, 'state')
+  if not state then return 'gone' end --!guard parent-gone
+  local known, policy = string.match(call('HGET', key .. ':children', name) or '', LINK.child)
+  if known ~= child then return 'gone' end --!guard stranger
+  local good = string.sub(text, 1, 10) == 'completed '
+  if call('HSETNX', key .. ':results', name, text) == 0 then --!guard told
+    -- A failure may yet be made good, by a child that was redriven; that is no news to a parent that has gone on.
+    local had = string.match(call('HGET', key .. ':results', name), '^%S+')
+    if not good or had == 'completed' or had == 'detached' then return 'again' end --!guard upgrade
+    call('HSET', key .. ':results', name, text) --!write upgrade
     return 'ok'
   end
-  function ended(id, row, kind, reason, body)
-    if row.children and open_children(id) > 0 then --!guard sweep
-      owe(NOW, 'sweep:' .. id, 'sweep', '', id, '0', kind == 'dead' and 'dead' or 'ended')
-    end
-    if not row.parent then return end
-    local parent, queue, name = string.match(row.parent, LINK.parent)
-    if not parent then return end
-    local text = outcome(kind, row.attempts or '0', reason, body)
-    if queue == '' and cascade < MOST_CASCADE then --!bound cascade
-      cascade = cascade + 1
-      -- Whatever is wrong with the parent does not keep the child from ending.
-      local fine = pcall(receive, parent, name, id, text)
-      cascade = cascade - 1
-      if fine then return end --!guard tell-later
-    end
-    owe(NOW, 'tell:' .. id, 'tell', queue, parent, id, name, text)
+  if not good and policy == 'f' then --!guard fail-parent
+    local kind, reason = string.match(text, '^(%S+) %S+ %S+ ([^\n]*)')
+    call('HSETNX', key, 'broken', 'child ' .. name .. ' (' .. child .. ') ' .. kind .. (reason == '' and '' or ': ' .. reason)) --!write broken
+  elseif not good and policy == 'r' then --!guard run-parent
+    call('HINCRBY', key, 'early', 1) --!write early
   end
+  if state == 'waiting' then consider(id) end --!guard receive-waiting
+  return 'ok'
+end
+function ended(id, row, kind, reason, body)
+  if row.children and open_children(id) > 0 then --!guard sweep
+    owe(NOW, 'sweep:' .. id, 'sweep', '', id, '0', kind == 'dead' and 'dead' or 'ended')
+  end
+  if not row.parent then return end
+  local parent, queue, name = string.match(row.parent, LINK.parent)
+  if not parent then return end
+  local text = outcome(kind, row.attempts or '0', reason, body)
+  if queue == '' and cascade < MOST_CASCADE then --!bound cascade
+    cascade = cascade + 1
+    -- Whatever is wrong with the parent does not keep the child from ending.
+    local fine = pcall(receive, parent, name, id, text)
+    cascade = cascade - 1
+    if fine then return end --!guard tell-later
+  end
+  owe(NOW, 'tell:' .. id, 'tell', queue, parent, id, name, text)
 end

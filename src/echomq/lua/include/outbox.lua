@@ -2,33 +2,30 @@
 -- defines: OUTBOX, ENTRIES, pack, owe, strike, outcome
 -- An entry that somebody has taken has a score with a fraction, which no other has.
 local OUTBOX, ENTRIES = P .. 'outbox', P .. 'outbox:entries'
-local pack, owe, strike, outcome
-if FLOWS or MAY_FLOW then
-  -- Words as one: each as four bytes of its length and its bytes.
-  function pack(...)
-    local words = { ... }
-    for i = 1, #words do
-      local word = tostring(words[i])
-      words[i] = struct.pack('>I4', #word) .. word
-    end
-    return table.concat(words)
+-- Words as one: each as four bytes of its length and its bytes.
+local function pack(...)
+  local words = { ... }
+  for i = 1, #words do
+    local word = tostring(words[i])
+    words[i] = struct.pack('>I4', #word) .. word
   end
-  -- Writes an entry, to be taken at a moment; one of that name is replaced.
-  function owe(moment, entry, ...)
-    if not FLOWS then --!guard first-flow
-      call('HSET', META, 'protocol', VERSION, 'flows', 1) --!write flows
-      FLOWS = '1'
-    end
-    if moment ~= '+inf' then watch(OUTBOX, moment) end
-    call('HSET', ENTRIES, entry, pack(...)) --!write owe
-    call('ZADD', OUTBOX, moment, entry) --!write owe-due
+  return table.concat(words)
+end
+-- Writes an entry, to be taken at a moment; one of that name is replaced.
+local function owe(moment, entry, ...)
+  if not FLOWS then --!guard first-flow
+    call('HSET', META, 'protocol', VERSION, 'flows', 1) --!write flows
+    FLOWS = '1'
   end
-  function strike(entry)
-    call('ZREM', OUTBOX, entry) --!write strike
-    call('HDEL', ENTRIES, entry) --!write strike-entry
-  end
-  -- How a job ended, as its parent keeps it.
-  function outcome(kind, token, reason, body)
-    return kind .. ' ' .. string.format('%.0f', NOW) .. ' ' .. token .. ' ' .. (string.gsub(reason, '[\r\n]', ' ')) .. '\n' .. body
-  end
+  if moment ~= '+inf' then watch(OUTBOX, moment) end
+  call('HSET', ENTRIES, entry, pack(...)) --!write owe
+  call('ZADD', OUTBOX, moment, entry) --!write owe-due
+end
+local function strike(entry)
+  call('ZREM', OUTBOX, entry) --!write strike
+  call('HDEL', ENTRIES, entry) --!write strike-entry
+end
+-- How a job ended, as its parent keeps it.
+local function outcome(kind, token, reason, body)
+  return kind .. ' ' .. string.format('%.0f', NOW) .. ' ' .. token .. ' ' .. (string.gsub(reason, '[\r\n]', ' ')) .. '\n' .. body
 end

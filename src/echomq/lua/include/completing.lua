@@ -1,0 +1,19 @@
+-- purpose: what a completion owes in a queue with flows: its children are over, and its follow-ups come.
+-- defines: unsettled, follow
+-- What else a parent's completion hangs on; answers the verdict that is given instead.
+local function unsettled(id, row)
+  local f = call('HMGET', row_key(id), 'broken', 'early')
+  if f[1] then --!guard complete-broken
+    bury(id, row, f[1])
+    return 'dead'
+  end
+  local open = f[2] and 0 or open_children(id) --!guard complete-early
+  return open > 0 and 'EMQSTATE children ' .. open or nil --!guard complete-open
+end
+-- Follow-ups come with the completion or not at all; one whose dedup key is taken stays out.
+local function follow(packed)
+  local words = words_of(packed)
+  local nodes, wrong = read_nodes(words, 1)
+  if nodes then nodes, wrong = admit_nodes(words, nodes, {}) end
+  return not nodes and wrong or nil
+end
