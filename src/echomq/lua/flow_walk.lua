@@ -115,20 +115,20 @@ function walks.hold()
       watch(OUTBOX, NOW)
       call('ZADD', OUTBOX, 'XX', NOW, held) --!write held-add
     else
-      local row = read(held)
+      local f = call('HMGET', row_key(held), 'state', 'hold', 'children', 'due_ms', 'lane', 'priority')
       -- It may have been cancelled, or removed, meanwhile.
-      if row.state == 'waiting' and call('HGET', row_key(held), 'hold') == id then --!guard held-there
-        if taken_back then
-          row.parent, row.children = nil, nil
-          remove_now(held, row)
-          call('DEL', row_key(held) .. ':children', row_key(held) .. ':results') --!write held-gone
+      local there = f[1] == 'waiting' and f[2] == id --!guard held-there
+      if there and taken_back then
+        local row = read(held)
+        row.parent, row.children = nil, nil
+        remove_now(held, row)
+        call('DEL', row_key(held) .. ':children', row_key(held) .. ':results') --!write held-gone
+      elseif there then
+        call('HDEL', row_key(held), 'hold') --!write unhold
+        if f[3] then
+          consider(held)
         else
-          call('HDEL', row_key(held), 'hold') --!write unhold
-          if row.children then
-            consider(held)
-          else
-            begin(held, row)
-          end
+          begin(held, { state = 'waiting', lane = f[5], priority = tonumber(f[6]) or 0 }, f[4] or '0')
         end
       end
     end

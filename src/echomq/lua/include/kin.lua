@@ -9,8 +9,8 @@ local function open_children(id)
   return call('HLEN', key .. ':children') - call('HLEN', key .. ':results')
 end
 -- A job that was held, or a parent, takes its place in the machine.
-local function begin(id, row)
-  local due = tonumber(call('HGET', row_key(id), 'due_ms')) or 0
+local function begin(id, row, due_ms)
+  local due = tonumber(due_ms or call('HGET', row_key(id), 'due_ms')) or 0
   if due > 0 then call('HDEL', row_key(id), 'due_ms') end --!write begin-forget
   if due > NOW then --!guard begin-due
     watch(P .. 'schedule', due)
@@ -20,8 +20,12 @@ local function begin(id, row)
   place(id, row, 'pending', -row.priority)
   return 'pending'
 end
+-- What is known of a parent of many children that end in one call: whether it waits, and for how many. Forgotten when
+-- anything else is done with it.
+local known_parents = {}
 -- Looks at a waiting parent: is it over, may it run? Answers where it is then.
 local function consider(id)
+  known_parents[id] = nil --!write forget-parent
   local f = call('HMGET', row_key(id), 'hold', 'broken', 'early', 'seen')
   if f[1] then return 'waiting' end --!guard held
   if f[2] then --!guard broken
@@ -45,6 +49,7 @@ local function receive(id, name, child, text)
   local known, policy = string.match(call('HGET', key .. ':children', name) or '', LINK.child)
   if known ~= child then return 'gone' end --!guard stranger
   local good = string.sub(text, 1, 10) == 'completed '
+  known_parents[id] = nil --!write forget-parent-told
   if call('HSETNX', key .. ':results', name, text) == 0 then --!guard told
     -- A failure may yet be made good, by a child that was redriven; that is no news to a parent that has gone on.
     local had = string.match(call('HGET', key .. ':results', name), '^%S+')
@@ -54,6 +59,7 @@ local function receive(id, name, child, text)
   end
   if not good and policy == 'f' then --!guard fail-parent
     local kind, reason = string.match(text, '^(%S+) %S+ %S+ ([^\n]*)')
+    reason = string.sub(reason, 1, 512) --!bound reason
     call('HSETNX', key, 'broken', 'child ' .. name .. ' (' .. child .. ') ' .. kind .. (reason == '' and '' or ': ' .. reason)) --!write broken
   elseif not good and policy == 'r' then --!guard run-parent
     call('HINCRBY', key, 'early', 1) --!write early
@@ -61,7 +67,24 @@ local function receive(id, name, child, text)
   if state == 'waiting' then consider(id) end --!guard receive-waiting
   return 'ok'
 end
+-- The same for a child of this queue that has completed, as nearly all do: the parent is looked at once a call, and again
+-- when none of its children is left. Answers whether that was all.
+local function receive_good(id, name, text)
+  local parent = known_parents[id]
+  if not parent then
+    local key = row_key(id)
+    parent = { results = key .. ':results', waits = call('HGET', key, 'state') == 'waiting' }
+    if not parent.waits then return false end --!guard good-waiting
+    parent.open = open_children(id)
+    known_parents[id] = parent
+  end
+  if call('HSETNX', parent.results, name, text) == 0 then return false end --!guard good-told
+  parent.open = parent.open - 1 --!write good-open
+  if parent.open <= 0 then consider(id) end --!guard good-last
+  return true
+end
 function ended(id, row, kind, reason, body)
+  known_parents[id] = nil --!write forget-ended
   if row.children and open_children(id) > 0 then --!guard sweep
     owe(NOW, 'sweep:' .. id, 'sweep', '', id, '0', kind == 'dead' and 'dead' or 'ended')
   end
@@ -72,7 +95,9 @@ function ended(id, row, kind, reason, body)
   if queue == '' and cascade < MOST_CASCADE then --!bound cascade
     cascade = cascade + 1
     -- Whatever is wrong with the parent does not keep the child from ending.
-    local fine = pcall(receive, parent, name, id, text)
+    local fine, told = kind == 'completed', false
+    if fine then fine, told = pcall(receive_good, parent, name, text) end
+    if not told then fine = pcall(receive, parent, name, id, text) end
     cascade = cascade - 1
     if fine then return end --!guard tell-later
   end

@@ -72,13 +72,12 @@ local function held_by(key)
   if call('PTTL', P .. 'dedup:' .. key) > 0 or state and state ~= 'dead' and state ~= 'done' then return holder end --!guard node-dedup
   return nil
 end
--- Says of each node what becomes of it; answers a refusal of all.
+-- Says of each node what becomes of it; answers a refusal of all, or the root that keeps all out.
 local function judge(nodes, how)
-  local keys, seen = {}, {}
+  local ids, seen, keys = {}, {}, {}
   for n, node in ipairs(nodes) do
     local above = tonumber(node.above)
-    local over = above and above > 0 and nodes[above].verdict
-    if over then --!guard node-below
+    if above and above > 0 and nodes[above].verdict then --!guard node-below
       node.verdict = 'skipped'
     elseif above == 0 then
       local known = call('HGET', row_key(how.spawner) .. ':children', node.name)
@@ -89,41 +88,43 @@ local function judge(nodes, how)
       end
     end
     if not node.verdict and node.queue == '' then
-      local key = row_key(node.id)
-      if seen[key] or call('EXISTS', key) == 1 then return 'EMQSTATE collision ' .. node.id end --!guard node-collision
-      seen[key] = true
+      if seen[node.id] then return 'EMQSTATE collision ' .. node.id end --!guard node-twins
+      seen[node.id] = true
+      ids[#ids + 1] = row_key(node.id)
       local dedup = node.dedup
-      if dedup ~= '' then
-        local holder = keys[dedup] or held_by(dedup)
-        if holder then --!guard node-duplicate
-          node.verdict, node.holder = 'duplicate ' .. holder, holder
-          if how.strict and node.above == '' then return nil, n end --!guard root-duplicate
-        else
-          keys[dedup] = node.id
-        end
+      local holder = dedup ~= '' and (keys[dedup] or held_by(dedup))
+      if holder then --!guard node-duplicate
+        node.verdict, node.holder = 'duplicate ' .. holder, holder
+        if how.strict and node.above == '' then return nil, n end --!guard root-duplicate
+      elseif dedup ~= '' then
+        keys[dedup] = node.id
       end
+    end
+  end
+  if #ids > 0 and call('EXISTS', unpack(ids)) > 0 then --!guard node-collision
+    for _, key in ipairs(ids) do
+      if call('EXISTS', key) == 1 then return 'EMQSTATE collision ' .. string.sub(key, #P + 5) end
     end
   end
   return nil
 end
 
-local made -- what has been written, should the server refuse the rest
-local function undo()
-  for i = #made, 1, -1 do
-    pcall(call, unpack(made[i])) --!write node-undo
+-- Pairs of words for one command a key, gathered and run together.
+local function gather(calls, key, a, b)
+  local words = calls[key]
+  if words then
+    local count = #words
+    words[count + 1], words[count + 2] = a, b
+  else
+    calls[key] = { a, b }
   end
 end
-local function link(node, parent, queue)
-  if queue ~= '' or not parent then return end
-  local key = row_key(parent)
-  made[#made + 1] = { 'HDEL', key .. ':children', node.name }
-  call('HSET', key .. ':children', node.name, node.id .. ' ' .. node.policy .. ' ' .. node.queue) --!write link
-  if node.policy == 'd' then --!guard detached
-    made[#made + 1] = { 'HDEL', key .. ':results', node.name }
-    call('HSET', key .. ':results', node.name, outcome('detached', '0', '', '')) --!write detached
-  end
+local function also(row, name, value)
+  local count = #row
+  row[count + 1], row[count + 2] = name, value
 end
-local function write_local(words, node, parent, queue, hold)
+-- The row of a job of this queue; answers its set and score.
+local function write_row(words, node, hold)
   local set, score = lane_set(node.lane), -node.priority
   if hold or node.kids then
     set, score = 'waiting', NOW
@@ -132,42 +133,33 @@ local function write_local(words, node, parent, queue, hold)
     watch(P .. 'schedule', node.due)
   end
   if node.lane ~= '' then begin_rota() end --!guard node-first-lane
-  local key = row_key(node.id)
-  local state = (set == 'waiting' or set == 'schedule') and set or 'pending'
-  made[#made + 1] = { 'DEL', key, key .. ':children', key .. ':results' }
-  local row = { 'state', state, 'since', NOW, 'by', CLIENT }
-  local function also(name, value)
-    row[#row + 1], row[#row + 2] = name, value
+  local row = { 'state', (set == 'waiting' or set == 'schedule') and set or 'pending', 'since', NOW, 'by', CLIENT }
+  if node.lane ~= '' then also(row, 'lane', node.lane) end --!write node-lane
+  if node.parent and node.policy ~= 'd' then also(row, 'parent', node.parent .. ' ' .. node.parent_queue .. ' ' .. node.name) end --!write node-parent
+  if node.kids then also(row, 'children', 1) end --!write node-kids
+  if set == 'waiting' and node.due > NOW then also(row, 'due_ms', node.due) end --!write node-due
+  if hold then also(row, 'hold', hold) end --!write node-hold
+  local count = #row - node.first + 1
+  for i = node.first, node.last do
+    row[count + i] = words[i]
   end
-  if node.lane ~= '' then also('lane', node.lane) end --!write node-lane
-  if parent and node.policy ~= 'd' then also('parent', parent .. ' ' .. queue .. ' ' .. node.name) end --!write node-parent
-  if node.kids then also('children', 1) end --!write node-kids
-  if set == 'waiting' and node.due > NOW then also('due_ms', node.due) end --!write node-due
-  if hold then also('hold', hold) end --!write node-hold
-  call('HSET', key, unpack(row)) --!write node-row
-  call('HSET', key, unpack(words, node.first, node.last)) --!write node-fields
-  if words[node.at + 8] ~= '' then call('HSET', key, unpack(ends(words[node.at + 8]))) end --!write node-ends
+  if words[node.at + 8] ~= '' then --!write node-ends
+    for _, word in ipairs(ends(words[node.at + 8])) do
+      row[#row + 1] = word
+    end
+  end
+  call('HSET', row_key(node.id), unpack(row)) --!write node-row
   if node.dedup ~= '' then
-    made[#made + 1] = { 'DEL', P .. 'dedup:' .. node.dedup }
     if node.window > 0 then
       call('SET', P .. 'dedup:' .. node.dedup, node.id, 'PX', node.window) --!write node-dedup-window
     else
       call('SET', P .. 'dedup:' .. node.dedup, node.id) --!write node-dedup
     end
   end
-  made[#made + 1] = { 'ZREM', P .. set, node.id }
-  local come = call('ZADD', P .. set, score, node.id) --!write node-enter
-  if state == 'pending' then
-    if node.lane ~= '' then laned = laned + come end --!write node-laned
-    if ROTA then
-      touch(node.lane, 1) --!write node-touch
-    else
-      made_ready = made_ready + 1 --!write node-ready
-    end
-  end
-  emit('enqueued', node.id)
+  return set, score
 end
 local function write(words, nodes, how)
+  local links, results, sets, held, ready = {}, {}, {}, {}, {}
   for _, node in ipairs(nodes) do
     local above = tonumber(node.above)
     local parent, queue = nil, ''
@@ -177,23 +169,64 @@ local function write(words, nodes, how)
       parent, queue = string.match(node.above .. ' ', '^(%S+) (%S*)')
     end
     node.parent, node.parent_queue = parent, queue
-    if not node.verdict or node.holder then
-      link(node, parent, queue)
+    if parent and queue == '' and (not node.verdict or node.holder) then
+      gather(links, row_key(parent) .. ':children', node.name, node.id .. ' ' .. node.policy .. ' ' .. node.queue) --!write link
+      if node.policy == 'd' then gather(results, row_key(parent) .. ':results', node.name, outcome('detached', '0', '', '')) end --!guard detached
     end
+    if not node.verdict and node.queue == '' then
+      local set, score = write_row(words, node, how.hold)
+      gather(sets, set, score, node.id) --!write node-enter
+      held[#held + 1] = node.id
+      if set ~= 'waiting' and set ~= 'schedule' then ready[#ready + 1] = node.lane end
+    elseif not node.verdict then
+      owe(how.hold and '+inf' or NOW, 'add:' .. node.id, 'add', node.queue, words[node.at + 6]) --!write node-owed
+      held[#held + 1] = 'add:' .. node.id
+    end
+  end
+  for key, pairs_of in pairs(links) do
+    call('HSET', key, unpack(pairs_of))
+  end
+  for key, pairs_of in pairs(results) do
+    call('HSET', key, unpack(pairs_of))
+  end
+  if how.hold and #held > 0 then call('RPUSH', row_key(how.hold) .. ':held', unpack(held)) end --!write held
+  for set, scored in pairs(sets) do
+    local come = call('ZADD', P .. set, unpack(scored))
+    if string.sub(set, 1, 5) == 'lane:' then laned = laned + come end --!write node-laned
+  end
+  for _, lane in ipairs(ready) do
+    if ROTA then
+      touch(lane, 1) --!write node-touch
+    else
+      made_ready = made_ready + 1 --!write node-ready
+    end
+  end
+  for _, node in ipairs(nodes) do
+    if not node.verdict and node.queue == '' then emit('enqueued', node.id) end
+  end
+end
+-- Should the server refuse a part (a right the user lacks), the rest must not stay.
+local function undo(nodes, how)
+  for _, node in ipairs(nodes) do
     if not node.verdict then
-      local held = how.hold and node.id
+      local held = node.id
       if node.queue == '' then
-        write_local(words, node, parent, queue, how.hold)
+        local key = row_key(node.id)
+        for _, set in ipairs({ 'waiting', 'schedule', lane_set(node.lane) }) do
+          pcall(call, 'ZREM', P .. set, node.id) --!write undo-place
+        end
+        local dedup = P .. 'dedup:' .. node.dedup
+        if node.dedup ~= '' and redis.pcall('GET', dedup) == node.id then pcall(call, 'DEL', dedup) end --!write undo-dedup
+        pcall(call, 'DEL', key, key .. ':children', key .. ':results') --!write undo-row
       else
-        made[#made + 1] = { 'ZREM', P .. 'outbox', 'add:' .. node.id }
-        made[#made + 1] = { 'HDEL', P .. 'outbox:entries', 'add:' .. node.id }
-        owe(how.hold and '+inf' or NOW, 'add:' .. node.id, 'add', node.queue, words[node.at + 6]) --!write node-owed
-        held = how.hold and 'add:' .. node.id
+        held = 'add:' .. node.id
+        pcall(strike, held) --!write undo-owed
       end
-      if held then
-        made[#made + 1] = { 'LREM', row_key(how.hold) .. ':held', -1, held }
-        call('RPUSH', row_key(how.hold) .. ':held', held) --!write held
-      end
+      if how.hold then pcall(call, 'LREM', row_key(how.hold) .. ':held', -1, held) end --!write undo-held
+    end
+    if node.parent and node.parent_queue == '' and (not node.verdict or node.holder) then
+      pcall(call, 'HDEL', row_key(node.parent) .. ':children', node.name) --!write undo-link
+      if node.policy == 'd' then pcall(call, 'HDEL', row_key(node.parent) .. ':results', node.name) end --!write undo-detached
     end
   end
 end
@@ -213,10 +246,9 @@ local function admit_nodes(words, nodes, how)
     call('HSET', META, 'protocol', VERSION, 'flows', 1) --!write begin-flows
     FLOWS, meta[1] = '1', VERSION
   end
-  made = {}
   local fine, problem = pcall(write, words, nodes, how)
   if not fine then --!guard nodes-refused
-    undo()
+    undo(nodes, how)
     error(problem)
   end
   for n, node in ipairs(nodes) do
