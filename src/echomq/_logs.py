@@ -16,10 +16,10 @@ import structlog
 class Logger:
     """A structlog logger by name, configured as the program says, from which no error comes out."""
 
-    __slots__ = ("_logger", "lost")
+    __slots__ = ("_name", "lost")
 
     def __init__(self, name: str) -> None:
-        self._logger = structlog.get_logger(name)
+        self._name = name
         self.lost = 0
         """Lines that could not be written and have not been told of."""
 
@@ -45,7 +45,9 @@ class Logger:
 
     def _write(self, level: str, event: str, values: dict[str, Any]) -> None:
         try:
-            getattr(self._logger, level)(event, **values)
+            # Got anew each time: one that was used once may be bound for ever to how structlog was configured then.
+            logger = structlog.get_logger(self._name)
+            getattr(logger, level)(event, **values)
         except KeyboardInterrupt:
             raise
         except BaseException:  # noqa: BLE001 - a configuration of the program's: SystemExit and the like too
@@ -54,7 +56,7 @@ class Logger:
         if self.lost:
             lost, self.lost = self.lost, 0
             try:
-                self._logger.warning("log_lines_lost", count=lost)
+                logger.warning("log_lines_lost", count=lost)
             except KeyboardInterrupt:
                 raise
             except BaseException:  # noqa: BLE001 - as above

@@ -63,6 +63,17 @@ def test_logger_raises_nothing_and_says_what_was_lost(error: BaseException) -> N
 
 
 @pytest.mark.usefixtures("configured")
+def test_logger_follows_a_later_configuration() -> None:
+    """Also one that was used while structlog kept loggers from their first use on."""
+    first, second = Failing(None), Failing(None)
+    log = get_logger("test")
+    for processor in (first, second):
+        structlog.configure(processors=[processor], cache_logger_on_first_use=True)
+        log.info("written")
+    assert [len(first.seen), len(second.seen)] == [1, 1]
+
+
+@pytest.mark.usefixtures("configured")
 def test_logger_lets_ctrl_c_out() -> None:
     """KeyboardInterrupt is not the log's to keep."""
     structlog.configure(processors=[Failing(KeyboardInterrupt())])
