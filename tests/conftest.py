@@ -43,6 +43,24 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+LOOP_FREE = {
+    "tests/faults/test_bad_input.py", "tests/faults/test_resharding.py", "tests/integration/test_following.py",
+    "tests/worker/test_batches.py", "tests/worker/test_last_lives.py", "tests/worker/test_poison.py",
+    "tests/worker/test_processes.py", "tests/worker/test_unfit.py",
+}  # fmt: skip
+"""Modules about what a server, a process or a job does, whatever the event loop: asyncio's half of them is proven by
+`make prove`."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave to `make prove` what takes long and says little more."""
+    for item in items:
+        of_asyncio = getattr(item, "callspec", None) and item.callspec.params.get("anyio_backend") == "asyncio"  # type: ignore[attr-defined]
+        if of_asyncio and item.path.relative_to(config.rootpath).as_posix() in LOOP_FREE:
+            item.add_marker("prove")
+
+
 @contextmanager
 def _private(binary: Path | None = None) -> Iterator[str]:
     with ExitStack() as stack:

@@ -28,8 +28,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 # Minutes on a busy machine, most of it waiting: too long for every run.
 LONG = pytest.mark.prove
-WAITING = {"JobHandle.result, waiting", "JobHandle.result, in time"}
-"""Calls that wait as the one without these words does, and have the more moments for it."""
+WAITING = {
+    "JobHandle.result, waiting", "JobHandle.result, in time", "App.results", "App.results, waiting", "Queue.enqueue_many",
+    "Queue.enqueue_stream",
+}  # fmt: skip
+"""Calls that wait as another one does (`JobHandle.result`, `App.enqueue_many`), and have the more moments for it."""
 
 OPEN = 0.05
 """Seconds after which a call that waits for ever has reached its last checkpoint."""
