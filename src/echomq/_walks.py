@@ -1,8 +1,8 @@
 """Walks over a queue in bounded steps, decided here and run elsewhere.
 
 Theory of operation
-    A walk is a generator: it yields what it wants to be done next (`Ask`, `Each`, `Plain`, `Rows`, `Wait`, `Tell`), is
-    sent the answer, and returns what it has found. It does no I/O and knows no clock, so the asynchronous client
+    A walk is a generator: it yields what it wants to be done next (`Ask`, `Each`, `Plain`, `Rows`, `Wait`, `Tell`, `At`),
+    is sent the answer, and returns what it has found. It does no I/O and knows no clock, so the asynchronous client
     (`drive`) and the synchronous one (`echomq.sync.driving`) run the very same walks. An error of the server's is raised
     at the `yield`.
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 import anyio
 import attrs
@@ -29,9 +29,9 @@ from echomq.errors import EchoMQError
 from echomq.transitions import MAX_ROUND, Call, Found, JobInFull, Transition, find, read_job
 
 if TYPE_CHECKING:
-    from echomq._queue_base import QueueBase
     from echomq.protocol.keys import QueueKeys
     from echomq.protocol.refusals import Verdict
+    from echomq.wire.client import WireClient
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -109,7 +109,18 @@ class Tell:
     """How many by now."""
 
 
-Step = Ask | Once | Each | Plain | Rows | Wait | Tell
+@final
+@attrs.frozen
+class At:
+    """Do something in another queue of the same server."""
+
+    queue: str
+    """Its name."""
+    step: Ask | Once | Each | Rows
+    """What."""
+
+
+Step = Ask | Once | Each | Plain | Rows | Wait | Tell | At
 """What a walk may want."""
 Walk = Generator[Step, Any, R]
 """A walk that returns an R."""
@@ -172,7 +183,28 @@ def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
         yield items[start : start + size]
 
 
-async def perform(queue: QueueBase, step: Step, progress: Callable[[int], Awaitable[None]] | None) -> Any:
+class Ground(Protocol):
+    """Where a walk is: a queue, or what a worker has of one."""
+
+    @property
+    def wire(self) -> WireClient:
+        """What runs transitions."""
+
+    @property
+    def keys(self) -> QueueKeys:
+        """The queue."""
+
+
+@final
+@attrs.frozen
+class Other:
+    """Another queue than the one a walk began in."""
+
+    wire: WireClient
+    keys: QueueKeys
+
+
+async def perform(queue: Ground, step: Step, progress: Callable[[int], Awaitable[None]] | None) -> Any:
     """Do what a walk wants next."""
     wire = queue.wire
     match step:
@@ -186,6 +218,8 @@ async def perform(queue: QueueBase, step: Step, progress: Callable[[int], Awaita
             return await wire.command(*args, keys=queue.keys, repeat=True)
         case Rows(ids):
             return await _read(queue, ids)
+        case At(name, there):
+            return await perform(Other(wire, attrs.evolve(queue.keys, queue=name)), there, progress)
         case Wait(seconds):
             await anyio.sleep(seconds)
         case Tell(count):
@@ -194,7 +228,7 @@ async def perform(queue: QueueBase, step: Step, progress: Callable[[int], Awaita
     return None
 
 
-async def drive(queue: QueueBase, walk: Walk[R], progress: Callable[[int], Awaitable[None]] | None = None) -> R:
+async def drive(queue: Ground, walk: Walk[R], progress: Callable[[int], Awaitable[None]] | None = None) -> R:
     """Run a walk to its end.
 
     Raises:
@@ -216,7 +250,7 @@ async def drive(queue: QueueBase, walk: Walk[R], progress: Callable[[int], Await
                 problem = error
 
 
-async def _read(queue: QueueBase, ids: Sequence[str]) -> list[JobInFull | None]:
+async def _read(queue: Ground, ids: Sequence[str]) -> list[JobInFull | None]:
     wire = queue.wire
     wire.check()
     jobs: list[JobInFull | None] = [None] * len(ids)

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
+
 from echomq._items import check_progress
-from echomq._walks import Ask, Each, Once, Outcomes, Plain, Rows, Step, Tell, Wait, Walk, chunks
+from echomq._walks import Ask, At, Each, Once, Outcomes, Plain, Rows, Step, Tell, Wait, Walk, chunks
 from echomq.errors import EchoMQError
 from echomq.transitions import MAX_ITEMS, MULTI, read_job
 
@@ -34,6 +36,8 @@ def perform(runner: Runner, keys: QueueKeys, step: Step, progress: Callable[[int
             return runner.command(*args)
         case Rows(ids):
             return [runner.run(read_job(keys, runner.call(), id)) for id in ids]
+        case At(name, there):
+            return perform(runner, attrs.evolve(keys, queue=name), there, progress)
         case Wait(seconds):
             time.sleep(seconds)
         case Tell(count):
