@@ -11,7 +11,7 @@ What a program needs stands here; what one rarely needs, in the modules named be
 #   transitions/  the Python half of each script, same names
 #   wire/         the connection: implicit pipelining, group commit, reconnects; knows sockets and the driver
 #   recurrence/   when a recurring schedule has its slots: pure
-#   client queue lanes limits schedules results following sweeps morgue repairs tasks app batches verdicts backoff job sync/
+#   client queue lanes limits flows schedules results following sweeps morgue repairs tasks app batches verdicts backoff job sync/
 #                 what an application calls
 #   worker/       the runtime: intake, leases, heartbeats, settling, shutdown
 #   cli/ demo/    commands
@@ -68,6 +68,9 @@ from echomq.errors import (
     TooManyClientsError,
     UnavailableError,
 )
+from echomq.flow_handles import FlowHandle, Flows, GroupHandle
+from echomq.flow_tree import FlowTree, TreeLimits
+from echomq.flows import Chain, Child, Flow, FlowLimits, Group, chain, child, flow, group
 from echomq.following import Followed, MissedLines, Progress
 from echomq.job import Job, SyncJob
 from echomq.lanes import Lane, LaneInfo
@@ -100,6 +103,8 @@ __all__ = [
     "BusyScriptError",
     "ByError",
     "CancelReport",
+    "Chain",
+    "Child",
     "Client",
     "Codec",
     "DeadJob",
@@ -113,7 +118,14 @@ __all__ = [
     "EvictionPolicyError",
     "Exponential",
     "Fixed",
+    "Flow",
+    "FlowHandle",
+    "FlowLimits",
+    "FlowTree",
+    "Flows",
     "Followed",
+    "Group",
+    "GroupHandle",
     "HandlerCall",
     "HealthPortError",
     "InvalidJobError",
@@ -163,8 +175,13 @@ __all__ = [
     "Task",
     "TaskCaller",
     "TooManyClientsError",
+    "TreeLimits",
     "UnavailableError",
     "WorkerOptions",
+    "chain",
+    "child",
+    "flow",
+    "group",
     "open_client",
     "run_worker",
     "sync",

@@ -31,6 +31,8 @@ from echomq.backoff import DEFAULT_BACKOFF, Backoff
 from echomq.batches import Batch, JobBatch
 from echomq.client import Client, open_client
 from echomq.errors import EchoMQError
+from echomq.flow_handles import Flows
+from echomq.flows import DEFAULT_LIMITS, FlowLimits
 from echomq.job import Job, SyncJob
 from echomq.limits import Rate, spell_queue
 from echomq.middleware import AroundEnqueue, AroundHandling
@@ -87,6 +89,7 @@ class App:
         codec: Codec | None = None,
         name: str = "",
         origin: str = "app",
+        flow_limits: FlowLimits = DEFAULT_LIMITS,
     ) -> None:
         """Make an app. Nothing is opened, and the environment is not looked at, before `async with app:`.
 
@@ -99,6 +102,7 @@ class App:
             origin: What its schedules are signed with, such as the program's name: up to 128 of `A-Z a-z 0-9 . _ : -`.
                 `app.schedules.sync(prune=True)` removes what has this origin and is not declared any more, so programs
                 that share queues have origins of their own.
+            flow_limits: How large its flows may be.
         """
         self.url = url
         """Where the server is, as given."""
@@ -110,6 +114,8 @@ class App:
         """What its schedules are signed with; "" when it has no name."""
         self.schedules = AppSchedules(self)
         """The schedules that it declares: `await app.schedules.sync()`."""
+        self.flows = Flows(lambda: self.client, flow_limits)
+        """Flows: `await app.flows.add(flow(...))`."""
         self.around_enqueue: Final = AroundEnqueue()
         """Functions around what is enqueued: `@app.around_enqueue` adds one. See `AroundEnqueue`."""
         self.around_handling: Final = AroundHandling()

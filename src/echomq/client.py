@@ -19,6 +19,7 @@ from echomq._bulk import EnqueueStream, Sent
 from echomq._channels import Channels
 from echomq._declared import Declared
 from echomq.errors import EchoMQError
+from echomq.flow_handles import Flows
 from echomq.middleware import outgoing, passed
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import QueueKeys, check_prefix
@@ -64,6 +65,8 @@ class Client:
         """What encodes and decodes values."""
         self.channels = channels
         """Where results are told."""
+        self.flows = Flows(lambda: self)
+        """Flows: `await client.flows.add(...)`, within the usual limits."""
         self._declared = declared
         self._queues: dict[str, Queue] = {}
 

@@ -10,8 +10,9 @@ With a task of an app, whose handler some worker runs::
 from __future__ import annotations
 
 from echomq.sync.client import Client
+from echomq.sync.flows import FlowHandle, GroupHandle
 from echomq.sync.handles import JobHandle
 from echomq.sync.lanes import Lane
 from echomq.sync.queue import Queue
 
-__all__ = ["Client", "JobHandle", "Lane", "Queue"]
+__all__ = ["Client", "FlowHandle", "GroupHandle", "JobHandle", "Lane", "Queue"]

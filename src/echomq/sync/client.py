@@ -17,6 +17,7 @@ from echomq.middleware import outgoing
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import QueueKeys, check_prefix
 from echomq.protocol.times import to_wait
+from echomq.sync.flows import Flows
 from echomq.sync.handles import JobHandle
 from echomq.sync.queue import Queue
 from echomq.sync.runner import Runner
@@ -65,6 +66,8 @@ class Client:
             raise ValueError("payloads are bytes: the redis client must not have decode_responses=True")
         self._runner = Runner(pool, unavailable_after=to_wait(unavailable_after, "unavailable_after"))
         self._queues: dict[str, Queue] = {}
+        self.flows = Flows(self, self._runner)
+        """Flows: `client.flows.add(...)`."""
 
     def __enter__(self) -> Self:
         return self

@@ -44,6 +44,10 @@ class LocalNode:
         return (self.parent, self.name, self.policy.letter, 1 if self.kids else 0, "", *self.job.arguments())
 
 
+def _packed(nodes: bytes | Sequence[Node]) -> bytes:
+    return nodes if isinstance(nodes, bytes) else pack_nodes(nodes)
+
+
 @final
 @attrs.frozen(kw_only=True)
 class ForeignNode:
@@ -53,8 +57,8 @@ class ForeignNode:
     """Its queue."""
     id: str
     """Its id."""
-    nodes: Sequence[LocalNode | ForeignNode]
-    """What is added there: the first is the job itself, its parent `<id> <queue>` or `ROOT`."""
+    nodes: bytes = attrs.field(converter=_packed)
+    """What is added there, packed at once: the first is the job itself, its parent `<id> <queue>` or `ROOT`."""
     parent: int | str = ROOT
     """As that of a `LocalNode`."""
     name: str = ""
@@ -64,7 +68,7 @@ class ForeignNode:
 
     def arguments(self) -> tuple[Argument, ...]:
         """Spell it in a call."""
-        return (self.parent, self.name, self.policy.letter, 0, self.queue, self.id, pack_nodes(self.nodes))
+        return (self.parent, self.name, self.policy.letter, 0, self.queue, self.id, self.nodes)
 
 
 Node = LocalNode | ForeignNode

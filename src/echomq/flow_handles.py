@@ -1,0 +1,245 @@
+"""Adding flows and looking at them, in a trio or anyio program (Protocol, section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+
+import anyio
+import attrs
+
+from echomq._flow_steps import Added, add_walk
+from echomq._walks import drive
+from echomq.errors import EchoMQError, UnavailableError
+from echomq.flow_tree import FlowTree, TreeLimits, tree_walk
+from echomq.flows import DEFAULT_LIMITS, Chain, Child, FlowLimits, Group, Node, trees_of
+from echomq.protocol.ids import check_id
+from echomq.results import JobHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from echomq._flow_plan import Planned
+    from echomq.client import Client
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+@final
+@attrs.frozen(repr=False)
+class FlowHandle(Generic[R_co]):
+    """A flow that was added: its top job, and its children by name. A value, as a `JobHandle` is."""
+
+    job: JobHandle[R_co]
+    """The top job: `await handle.job.cancel()`, `.state()`, and so on."""
+    children: Mapping[str, FlowHandle[Any]] = attrs.field(eq=False)
+    """Its children, by name, in the order in which they were given."""
+
+    def __repr__(self) -> str:
+        return f"<FlowHandle {self.id} of {len(self.children)}>"
+
+    @property
+    def id(self) -> str:
+        """The top job's id; of one whose dedup key was held, that of the job which holds it."""
+        return self.job.id
+
+    @property
+    def queue(self) -> str:
+        """The top job's queue."""
+        return self.job.queue
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the flow was added; False: the top job's dedup key is held, and nothing was."""
+        return self.job.admitted
+
+    async def result(self, timeout: float | None = None) -> R_co:
+        """Wait until the top job has ended, and answer what its handler returned. See `JobHandle.result`."""
+        return await self.job.result(timeout)
+
+    def walk(self) -> Iterator[FlowHandle[Any]]:
+        """Go over all of its handles, parents before children."""
+        stack: list[FlowHandle[Any]] = [self]
+        while stack:
+            handle = stack.pop()
+            yield handle
+            stack.extend(reversed(list(handle.children.values())))
+
+
+@final
+@attrs.frozen
+class GroupHandle:
+    """A group that was added by itself: the handles of its members, in order."""
+
+    members: tuple[FlowHandle[Any], ...]
+
+    async def results(self, timeout: float | None = None) -> list[Any]:
+        """Wait until all members have ended, and answer what their handlers returned, in order.
+
+        Args:
+            timeout: Seconds to wait at most for all of them; None: for as long as it takes.
+
+        Raises:
+            EchoMQError, TimeoutError: As `JobHandle.result`, of the first member, in order, that did not complete.
+
+        Cancellation: a checkpoint. Cancelling ends the waiting and not the jobs.
+        """
+        found: list[Any] = []
+        with anyio.fail_after(timeout):
+            for member in self.members:
+                found.append(await member.result())  # noqa: PERF401 - one after another
+        return found
+
+
+@final
+class Flows:
+    """The flows of an app or a client: `app.flows`."""
+
+    def __init__(self, client: Callable[[], Client], limits: FlowLimits = DEFAULT_LIMITS) -> None:
+        """Used by `App` and `Client`."""
+        self._client = client
+        self._limits = limits
+
+    async def add(self, flow: Node, *, progress: Callable[[int], Awaitable[None]] | None = None) -> Any:
+        """Add a flow: `await app.flows.add(flow(report.call(), [count.call(p) for p in paths]))`.
+
+        Args:
+            flow: A `flow`, `chain` or `group`, or one call.
+            progress: Awaited now and then, for a flow that is added in rounds, with the number of its jobs added so far.
+
+        Returns:
+            A `FlowHandle`; of a group a `GroupHandle`, whose members are added one after another, each by itself.
+
+        Raises:
+            ValueError: It is larger than `flow_limits`, two children have one name, or a value does not fit.
+            InvalidJobError: A job's value is out of range, or too large; nothing was sent.
+            QueueFullError: The top job's queue is full; nothing was added.
+            JobStateError: The queue is being closed; nothing was added.
+            UnavailableError: The server was not reached in time. All of it was added, or nothing; what was added in
+                rounds that were not all sent runs never, and is gone within two minutes.
+
+        Server effect: up to 256 jobs of one queue and 256 KiB come by one script, all or nothing. A larger flow comes in
+            rounds, and none of its jobs runs before the last round. Children in other queues are sent from the top job's
+            queue, whose jobs are there by then: at once by this call, or else by the next worker that looks.
+        Cancellation: a checkpoint; if cancelled, as for `UnavailableError`.
+        Delivery: exactly once, also when a reply is lost and the call is sent again.
+        """
+        trees = trees_of(flow, self._limits)
+        client = self._client()
+        handles = []
+        for tree in trees:
+            queue = client.queue(tree.call.queue)
+            added = await drive(queue, add_walk(queue.keys, tree), progress)
+            handles.append(_handle(client, added))
+        return GroupHandle(tuple(handles)) if is_group(flow) else handles[0]
+
+    async def add_many(
+        self, flows: Iterable[Node], *, progress: Callable[[int], Awaitable[None]] | None = None
+    ) -> list[Any]:
+        """Add any number of flows, one after another; one that is refused fails no other.
+
+        Args:
+            flows: Flows, chains, groups, calls.
+            progress: Awaited with the number of flows that have been answered, after each.
+
+        Returns:
+            For each, in order, what `add` would answer, or the error it met. After an `UnavailableError` the rest is not
+            sent, and is answered with that error.
+
+        Raises:
+            TypeError, ValueError: One is no flow, or too large: none was sent.
+
+        Cancellation: a checkpoint; some may have been added.
+        """
+        nodes = list(flows)
+        for node in nodes:
+            trees_of(node, self._limits)
+        answers: list[Any] = []
+        broken: UnavailableError | None = None
+        for node in nodes:
+            try:
+                answers.append(broken or await self.add(node))
+            except UnavailableError as error:
+                broken = error
+                answers.append(error)
+            except EchoMQError as error:
+                answers.append(error)
+            if progress is not None:
+                await progress(len(answers))
+        return answers
+
+    async def tree(
+        self,
+        job: FlowHandle[Any] | JobHandle[Any] | str,
+        queue: str | None = None,
+        *,
+        whole: bool = False,
+        limits: TreeLimits | None = None,
+    ) -> FlowTree:
+        """Read a flow as it is now, from one of its jobs on.
+
+        Args:
+            job: A handle, or an id.
+            queue: The job's queue, with an id.
+            whole: Start at the job at the top, as far as rows still say which that is.
+            limits: How much is read; None: 16 levels, 50 children of a parent, 1,000 jobs.
+
+        Raises:
+            JobNotFoundError: There is no such job (any more).
+            TypeError, ValueError: An id without its queue, or no id.
+            UnavailableError: The server was not reached in time.
+
+        Cancellation: a checkpoint.
+        Delivery: several reads, one after another: jobs that move meanwhile are shown where they were.
+        """
+        id, name = named(job, queue)
+        where = self._client().queue(name)
+        return await drive(where, tree_walk(where.keys, id, limits or TreeLimits(), whole=whole))
+
+
+def named(job: Any, queue: str | None) -> tuple[str, str]:
+    """Answer the id and the queue of a job that is named by a handle, or by both.
+
+    Raises:
+        TypeError: An id without a queue, or neither a handle nor an id.
+        ValueError: Not an id.
+    """
+    if isinstance(job, str):
+        if queue is None:
+            raise TypeError(f"the queue of {job!r} is wanted, too")
+        return check_id(job), queue
+    return job.id, job.queue
+
+
+def is_group(node: Node) -> bool:
+    """Tell whether adding a node adds several flows."""
+    match node:
+        case Child():
+            return is_group(node.node)
+        case Group():
+            return True
+        case Chain(links=()):
+            return is_group(node.first)
+    return isinstance(node, Group)
+
+
+def _handle(client: Client, added: Added) -> FlowHandle[Any]:
+    root = added.planned[0]
+    if added.holder:
+        owner = client.queue(root.queue)
+        return FlowHandle(JobHandle(added.holder, root.queue, "duplicate", owner, root.call.read), {})
+
+    def job_of(one: Planned) -> JobHandle[Any]:
+        return JobHandle(one.job.id, one.queue, "admitted", client.queue(one.queue), one.call.read)
+
+    made: FlowHandle[Any] = handles_of(added.planned, job_of, FlowHandle)
+    return made
+
+
+def handles_of(planned: Sequence[Planned], job_of: Callable[[Planned], Any], kind: Callable[[Any, Any], Any]) -> Any:
+    """Make the handles of a plan, children first: no call goes deeper for a deep tree."""
+    made: dict[int, FlowHandle[Any]] = {}
+    for one in reversed(planned):
+        below = {kid.branch.name: made.pop(id(kid)) for kid in one.kids if kid.branch is not None}
+        made[id(one)] = kind(job_of(one), below)
+    return made[id(planned[0])]

@@ -1,0 +1,141 @@
+"""Adding flows and looking at them, in a program that blocks (Protocol, section 7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+
+import attrs
+
+from echomq._flow_steps import Added, add_walk
+from echomq.errors import EchoMQError, UnavailableError
+from echomq.flow_handles import handles_of, is_group, named
+from echomq.flow_tree import FlowTree, TreeLimits, tree_walk
+from echomq.flows import DEFAULT_LIMITS, FlowLimits, Node, trees_of
+from echomq.sync.driving import drive
+from echomq.sync.handles import JobHandle
+
+if TYPE_CHECKING:
+    from echomq._flow_plan import Planned
+    from echomq.sync.client import Client
+    from echomq.sync.runner import Runner
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+@final
+@attrs.frozen(repr=False)
+class FlowHandle(Generic[R_co]):
+    """A flow that was added. What `echomq.FlowHandle` is, with methods that block."""
+
+    job: JobHandle[R_co]
+    """The top job."""
+    children: Mapping[str, FlowHandle[Any]] = attrs.field(eq=False)
+    """Its children, by name."""
+
+    def __repr__(self) -> str:
+        return f"<FlowHandle {self.id} of {len(self.children)}>"
+
+    @property
+    def id(self) -> str:
+        """The top job's id."""
+        return self.job.id
+
+    @property
+    def queue(self) -> str:
+        """The top job's queue."""
+        return self.job.queue
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the flow was added."""
+        return self.job.admitted
+
+    def result(self, timeout: float | None = None) -> R_co:
+        """Wait until the top job has ended, and answer what its handler returned. See `JobHandle.result`."""
+        return self.job.result(timeout)
+
+    def walk(self) -> Iterator[FlowHandle[Any]]:
+        """Go over all of its handles, parents before children."""
+        stack: list[FlowHandle[Any]] = [self]
+        while stack:
+            handle = stack.pop()
+            yield handle
+            stack.extend(reversed(list(handle.children.values())))
+
+
+@final
+@attrs.frozen
+class GroupHandle:
+    """A group that was added by itself: the handles of its members, in order."""
+
+    members: tuple[FlowHandle[Any], ...]
+
+    def results(self, timeout: float | None = None) -> list[Any]:
+        """Wait until all members have ended, and answer what their handlers returned. See `echomq.GroupHandle.results`."""
+        until = None if timeout is None else time.monotonic() + timeout
+        return [member.result(None if until is None else max(0.0, until - time.monotonic())) for member in self.members]
+
+
+@final
+class Flows:
+    """The flows of a client: `client.flows`. What `echomq.Flows` is, with methods that block."""
+
+    def __init__(self, client: Client, runner: Runner, limits: FlowLimits = DEFAULT_LIMITS) -> None:
+        """Used by `Client`."""
+        self._client = client
+        self._runner = runner
+        self._limits = limits
+
+    def add(self, flow: Node, *, progress: Callable[[int], None] | None = None) -> Any:
+        """Add a flow. See `echomq.Flows.add` for what it answers, raises and promises."""
+        handles = []
+        for tree in trees_of(flow, self._limits):
+            keys = self._client.queue(tree.call.queue).keys
+            handles.append(self._handle(drive(self._runner, keys, add_walk(keys, tree), progress)))
+        return GroupHandle(tuple(handles)) if is_group(flow) else handles[0]
+
+    def add_many(self, flows: Iterable[Node], *, progress: Callable[[int], None] | None = None) -> list[Any]:
+        """Add any number of flows, one after another. See `echomq.Flows.add_many`."""
+        nodes = list(flows)
+        for node in nodes:
+            trees_of(node, self._limits)
+        answers: list[Any] = []
+        broken: UnavailableError | None = None
+        for node in nodes:
+            try:
+                answers.append(broken or self.add(node))
+            except UnavailableError as error:
+                broken = error
+                answers.append(error)
+            except EchoMQError as error:
+                answers.append(error)
+            if progress is not None:
+                progress(len(answers))
+        return answers
+
+    def tree(
+        self,
+        job: FlowHandle[Any] | JobHandle[Any] | str,
+        queue: str | None = None,
+        *,
+        whole: bool = False,
+        limits: TreeLimits | None = None,
+    ) -> FlowTree:
+        """Read a flow as it is now, from one of its jobs on. See `echomq.Flows.tree`."""
+        id, name = named(job, queue)
+        keys = self._client.queue(name).keys
+        return drive(self._runner, keys, tree_walk(keys, id, limits or TreeLimits(), whole=whole))
+
+    def _handle(self, added: Added) -> FlowHandle[Any]:
+        root = added.planned[0]
+        if added.holder:
+            owner = self._client.queue(root.queue)
+            return FlowHandle(JobHandle(added.holder, root.queue, "duplicate", owner, root.call.read), {})
+
+        def job_of(one: Planned) -> JobHandle[Any]:
+            return JobHandle(one.job.id, one.queue, "admitted", self._client.queue(one.queue), one.call.read)
+
+        made: FlowHandle[Any] = handles_of(added.planned, job_of, FlowHandle)
+        return made
