@@ -15,7 +15,8 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
@@ -25,7 +26,18 @@ from echomq.errors import DecodeError, EchoMQError, InvalidJobError, JobStateErr
 from echomq.protocol.kin import Outcome
 from echomq.protocol.refusals import Verdict
 from echomq.protocol.words import unpack_words
-from echomq.transitions import Delivery, Entry, Taken, Walked, flow_done, flow_receive, flow_take, flow_walk
+from echomq.transitions import (
+    Call,
+    Delivery,
+    Entry,
+    Taken,
+    Transition,
+    Walked,
+    flow_done,
+    flow_receive,
+    flow_take,
+    flow_walk,
+)
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
@@ -74,33 +86,41 @@ class Delivered:
 
 
 def deliver_walk(keys: QueueKeys, *, rounds: int = ROUNDS) -> Walk[Delivered]:
-    """Deliver what is due in a queue's outbox, and what comes due by that.
+    """Deliver what is due in a queue's outbox, and what comes due by that, there and in the queues it is for.
 
     Args:
         keys: The queue.
-        rounds: How often entries are taken at most.
+        rounds: How often entries are taken at most, in all queues together.
 
     Raises:
-        EchoMQError: The outbox could not be read, or an entry not be struck off: it is delivered again later.
+        EchoMQError: An outbox could not be read, or an entry not be struck off: it is delivered again later.
     """
     did = Delivered()
-    for _ in range(rounds):
-        taken: Taken = yield Ask(lambda call: flow_take(keys, call))
-        did.next_ms = taken.next_ms
-        if not taken.entries:
-            break
-        batch = _Batch(keys, did)
-        yield from batch.hand_over(taken.entries)
-        did.put_back += len(batch.later)
-        did.entries += len(batch.done)
-        if batch.done or batch.later:
-            delay_ms = int(1000 * random.uniform(*AGAIN))
-            yield Ask(
-                lambda call, batch=batch, taken=taken, delay_ms=delay_ms: flow_done(  # type: ignore[misc]
-                    keys, call, till=taken.till, done=batch.done, later=batch.later, delay_ms=delay_ms
-                )
-            )
+    todo, left = [keys.queue], rounds
+    while todo and left > 0:
+        here = attrs.evolve(keys, queue=todo.pop(0))
+        while left > 0:
+            taken: Taken = yield At(here.queue, Ask(lambda call, here=here: flow_take(here, call)))  # type: ignore[misc]
+            if here.queue == keys.queue:
+                did.next_ms = taken.next_ms
+            if not taken.entries:
+                break
+            left -= 1
+            batch = _Batch(here, did)
+            yield from batch.hand_over(taken.entries)
+            yield from batch.strike(taken.till)
+            # What was handed over may have something to tell, too.
+            todo += sorted(batch.reached - {here.queue, *todo})
     return did
+
+
+def news_walk(keys: QueueKeys) -> Walk[Delivered]:
+    """Deliver what a verb that has just ended jobs may have caused. The verb is done: what fails here is delivered later."""
+    try:
+        return (yield from deliver_walk(keys))
+    except EchoMQError as error:
+        _log.info("outbox_not_read", queue=keys.queue, error=str(error))
+        return Delivered()
 
 
 @final
@@ -112,6 +132,21 @@ class _Batch:
         self._did = did
         self.done: list[str] = []
         self.later: list[str] = []
+        self.reached: set[str] = set()
+        """Queues to which something was handed over."""
+
+    def strike(self, till: str) -> Walk[None]:
+        """Strike off what was handed over, and put back what could not be."""
+        self._did.put_back += len(self.later)
+        self._did.entries += len(self.done)
+        if self.done or self.later:
+            delay_ms = int(1000 * random.uniform(*AGAIN))
+            yield self._here(
+                lambda call: flow_done(self._keys, call, till=till, done=self.done, later=self.later, delay_ms=delay_ms)
+            )
+
+    def _here(self, build: Callable[[Call], Transition[Any]]) -> At:
+        return At(self._keys.queue, Ask(build))
 
     def hand_over(self, entries: tuple[Entry, ...]) -> Walk[None]:
         """Hand all over: walks first, then those that add jobs, then news, by queue."""
@@ -145,7 +180,7 @@ class _Batch:
         """Take the steps of a walk. The script strikes it off when it is over."""
         try:
             for _ in range(STEPS):
-                walked: Walked = yield Ask(lambda call: flow_walk(self._keys, call, entry=entry.name))
+                walked: Walked = yield self._here(lambda call: flow_walk(self._keys, call, entry=entry.name))
                 self._did.add(walked)
                 if not walked.more:
                     self._did.entries += 1
@@ -171,6 +206,7 @@ class _Batch:
                 away[entry.queue] = error
                 self.put_back(entry, error)
         else:
+            self.reached.add(entry.queue)
             self.done.append(entry.name)
 
     def refused(self, entry: Entry, error: EchoMQError) -> Walk[None]:
@@ -185,7 +221,8 @@ class _Batch:
     def lose(self, parent: str, child: str, name: str, reason: str) -> Walk[None]:
         """Tell a parent of this queue that a child is lost."""
         outcome = Outcome("lost", time.time_ns() // 1_000_000, 0, reason[:512], None)
-        outcomes: Outcomes = yield Each("flow_deliver", [Delivery("tell", parent, child, name, outcome.spell())])
+        tell = Delivery("tell", parent, child, name, outcome.spell())
+        outcomes: Outcomes = yield At(self._keys.queue, Each("flow_deliver", [tell]))
         if isinstance(outcomes[0], EchoMQError):
             raise outcomes[0]
         self._did.lost += outcomes[0].code == "ok"
@@ -204,6 +241,7 @@ class _Batch:
                 if outcome.code == "lost":
                     name = item.body.decode("utf-8", "replace")
                     yield from self.lose(item.other, item.id, name, "nobody knows it")
+            self.reached.add(queue)
             self.done.append(entry.name)
 
 

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
-from echomq._delivery import deliver_walk
+from echomq._delivery import deliver_walk, news_walk
 from echomq._flow_plan import Planned, Segment, plan, segment
-from echomq._items import MINTS, taken
-from echomq._walks import Ask, Once, Tell, Walk
-from echomq.errors import JobNotFoundError, JobStateError
+from echomq._items import MINTS, cancel_outcome, check_reason, taken
+from echomq._walks import Ask, Each, Once, Outcomes, Tell, Walk
+from echomq.errors import EchoMQError, JobNotFoundError, JobStateError
+from echomq.protocol.ids import check_id
 from echomq.protocol.refusals import DUPLICATE
-from echomq.transitions import Walked, flow_add, flow_walk
+from echomq.sweeps import CancelReport
+from echomq.transitions import CancelRequest, Walked, flow_add, flow_walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,3 +95,18 @@ def _rounds(keys: QueueKeys, root: str, part: Segment) -> Walk[str]:
 
 def _holder(verdicts: Sequence[Verdict]) -> str:
     return verdicts[0].detail if verdicts[0].code == DUPLICATE else ""
+
+
+def flow_cancel_walk(keys: QueueKeys, id: str, reason: str) -> Walk[CancelReport]:
+    """Cancel a job and what it waits for; see `FlowHandle.cancel`.
+
+    Raises:
+        ValueError, EchoMQError: As `Queue.cancel`.
+    """
+    outcomes: Outcomes = yield Each("cancel", [CancelRequest(check_id(id), check_reason(reason))])
+    if isinstance(outcomes[0], EchoMQError):
+        raise outcomes[0]
+    outcome = cancel_outcome(outcomes[0], id, keys.queue)
+    did = yield from news_walk(keys)
+    ended = outcome == "cancelled"
+    return CancelReport(cancelled=did.cancelled + ended, asked=did.asked + (not ended))

@@ -31,7 +31,7 @@ MAX_PAGE: Final = 256
 """Jobs of one page at most."""
 MAX_OFFSET: Final = 10**14 - 1
 """Jobs that a page may skip at most: a script reads no larger number."""
-CANCEL_STATES: Final = "pending, schedule or active"
+CANCEL_STATES: Final = "pending, schedule, waiting or active"
 """Where a job can be cancelled."""
 _IN_LANES: Final = (State.PENDING, State.ACTIVE)
 _BROWSABLE: Final = (State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD, State.DONE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from echomq._delivery import news_walk
 from echomq._items import (
     cancel_outcome,
     check_ids,
@@ -17,6 +18,7 @@ from echomq._items import (
     reschedule_error,
 )
 from echomq._queue_base import QueueBase
+from echomq._walks import drive
 from echomq.limits import lane_name
 from echomq.protocol.ids import check_id
 from echomq.protocol.refusals import Verdict
@@ -56,7 +58,9 @@ class QueueJobs(QueueBase):
         Delivery: may be repeated. The worker hears at once, or with its next heartbeat at the latest.
         """
         item = CancelRequest(check_id(id), check_reason(reason))
-        return cancel_outcome(await self.wire.group(self.keys, "cancel")(item), id, self.name)
+        outcome = cancel_outcome(await self.wire.group(self.keys, "cancel")(item), id, self.name)
+        await drive(self, news_walk(self.keys))
+        return outcome
 
     async def cancel_dedup(self, key: str, *, reason: str = "") -> CancelOutcome:
         """Cancel the job that holds a dedup key; see `cancel` for what it answers and promises.
@@ -75,7 +79,9 @@ class QueueJobs(QueueBase):
         Cancellation: a checkpoint; if cancelled after it was sent, the job may be cancelled.
         """
         item = CancelRequest("", check_reason(reason), dedup=dedup_key(key))
-        return cancel_outcome(await self.wire.group(self.keys, "cancel")(item), dedup_shown(key), self.name)
+        outcome = cancel_outcome(await self.wire.group(self.keys, "cancel")(item), dedup_shown(key), self.name)
+        await drive(self, news_walk(self.keys))
+        return outcome
 
     async def reschedule(
         self, ids: Iterable[str], *, delay: float | dt.timedelta | None = None, at: dt.datetime | None = None
@@ -118,7 +124,9 @@ class QueueJobs(QueueBase):
         Server effect: rows, logs and places go; dedup keys are freed; waiters are told.
         Cancellation: a checkpoint; some may have been removed.
         """
-        return await self._each("remove", ids, remove_error)
+        outcomes = await self._each("remove", ids, remove_error)
+        await drive(self, news_walk(self.keys))
+        return outcomes
 
     async def redrive(self, ids: Iterable[str]) -> list[EchoMQError | None]:
         """Begin a new life for dead jobs: budgets and error reset; token, checkpoint and payload kept.
@@ -133,7 +141,9 @@ class QueueJobs(QueueBase):
         Server effect: from `dead` to `pending`; dedup keys are taken again; workers are woken.
         Cancellation: a checkpoint; some may have been redriven.
         """
-        return await self._each("redrive", ids, redrive_error)
+        outcomes = await self._each("redrive", ids, redrive_error)
+        await drive(self, news_walk(self.keys))
+        return outcomes
 
     async def reassign(self, ids: Iterable[str], *, lane: str) -> list[EchoMQError | None]:
         """Move jobs that wait, or are dead, to another lane.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 import anyio
 import attrs
 
-from echomq._flow_steps import Added, add_walk
+from echomq._flow_steps import Added, add_walk, flow_cancel_walk
 from echomq._walks import drive
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.flow_tree import FlowTree, TreeLimits, tree_walk
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from echomq._flow_plan import Planned
     from echomq.client import Client
+    from echomq.sweeps import CancelReport
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -56,6 +57,24 @@ class FlowHandle(Generic[R_co]):
     async def result(self, timeout: float | None = None) -> R_co:
         """Wait until the top job has ended, and answer what its handler returned. See `JobHandle.result`."""
         return await self.job.result(timeout)
+
+    async def cancel(self, *, reason: str = "") -> CancelReport:
+        """Cancel the top job, and all that it waits for: what does not run ends, what runs is asked to stop.
+
+        Args:
+            reason: Why, for people; up to 1,024 bytes.
+
+        Returns:
+            How many jobs have ended by this call, and how many were asked, the top job among them. Of a top job that
+            runs, its children are told when it has ended.
+
+        Raises:
+            ValueError, JobNotFoundError, JobStateError, UnavailableError: As `Queue.cancel`.
+
+        Cancellation: a checkpoint; if cancelled after it was sent, workers tell the children.
+        """
+        owner = self.job._owner  # noqa: SLF001 - its own job's
+        return await drive(owner, flow_cancel_walk(owner.keys, self.id, reason))
 
     def walk(self) -> Iterator[FlowHandle[Any]]:
         """Go over all of its handles, parents before children."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final, Self, Unpack, final
 
 import attrs
 
+from echomq._delivery import news_walk
 from echomq._items import check_count, check_cursor, check_progress
+from echomq._walks import drive
 from echomq.limits import LaneOptions, Rate, lane_name, rate_of, spell_lane
 from echomq.protocol.times import to_seconds
 from echomq.transitions import MAX_ROUND, Call, drain, read_lanes, set_lane
@@ -195,6 +197,7 @@ class Lane:
                 await progress(total)
             if removed < bound:
                 break
+        await drive(queue, news_walk(queue.keys))
         return total
 
     async def cancel(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, final
 import anyio
 import attrs
 
+from echomq._delivery import news_walk
 from echomq._items import byte_size
 from echomq._walks import AT_ONCE, Each, Outcomes, Query, Rows, Step, Tell, Wait, Walk, chunks, drive, perform, walk_set
 from echomq.errors import DecodeError, EchoMQError
@@ -271,6 +272,8 @@ def _handled(keys: QueueKeys, verb: str, chosen: _Chosen, limit: int | None, pac
         return False
 
     yield from _walk(keys, chosen, visit)
+    if done:
+        yield from news_walk(keys)
     if problem is not None:
         raise problem
     return done

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from echomq._walks import Ask, Each, Outcomes, Plain, Tell, Walk, chunks
+from echomq._delivery import Delivered, deliver_walk
+from echomq._walks import Ask, Each, Outcomes, Plain, Tell, Wait, Walk, chunks
 from echomq.errors import EchoMQError, JobStateError, ServerError
 from echomq.protocol.ids import check_id
 from echomq.protocol.keys import check_lane_name, check_schedule_name
@@ -42,10 +43,12 @@ MOST_UNKNOWN: Final = 100
 """Keys without an owner that a report names at most."""
 MOST_SCANS: Final = 8
 """How often the keys of a queue that goes are listed at most: others may still add some."""
+PAUSE: Final = 0.25
+"""Seconds between two rounds that found nothing to erase."""
 PATIENCE: Final = 64
 """Rounds without progress after which obliterating is given up."""
 _SETS: Final = ("pending", "active", "schedule", "dead", "waiting", "done")
-_TYPED: Final = (*_SETS, "ring", "closed", "lanes", "schedules", "wake", "events", "counts")
+_TYPED: Final = (*_SETS, "ring", "closed", "lanes", "schedules", "wake", "events", "counts", "outbox:entries", "outbox")
 _OWN: Final = frozenset(
     {"meta", "void", "wake", "events", "ring", "closed", "lanes", "counts", "schedules", "workers", "outbox"}
 )
@@ -68,6 +71,8 @@ class RepairReport:
     dropped: int
     """How many were cleared away: places, logs and keys of jobs that are gone, rows that are no rows, and keys of
     the queue that were of another type."""
+    lost: int = 0
+    """How many children, for which parents waited, nobody knew any more; the parents go on by their policies."""
     unknown: tuple[str, ...]
     """Keys, and members of sets, that are nobody's, and definitions of schedules that are none, a hundred at most. They
     were left alone."""
@@ -130,9 +135,10 @@ class _Repair:
         yield from self._look(Look("lane", name) for name in sorted(self._lanes - {""}))
         yield from self._look([Look("lane", "")])
         yield from self._through("ZSCAN", "schedules", lambda flat: self._slots(_texts(flat[::2])))
+        did: Delivered = yield from deliver_walk(self._keys)
         if self._problem is not None:
             raise self._problem
-        return RepairReport(looked=self._looked, unknown=tuple(self._unknown), **self._did)
+        return RepairReport(looked=self._looked, lost=did.lost, unknown=tuple(self._unknown), **self._did)
 
     def _own(self) -> Walk[None]:
         looks = [Look("key", name) for name in _TYPED]
@@ -260,10 +266,17 @@ def obliterate_walk(keys: QueueKeys, *, force: bool) -> Walk[int]:
             yield Tell(jobs)
         if done.left == 0:
             break
+        if not done.jobs:
+            # Perhaps only what other queues must hear is left.
+            yield from deliver_walk(keys)
+            yield Wait(PAUSE)
         idle = 0 if least is None or done.left < least else idle + 1
         least = done.left if least is None else min(least, done.left)
         if idle >= PATIENCE:
-            raise ServerError("EMQTORN", f"queue {keys.queue!r}: {done.left} jobs or schedules cannot be erased")
+            raise ServerError(
+                "EMQTORN",
+                f"queue {keys.queue!r}: {done.left} jobs, schedules, or words for other queues cannot be got rid of (force=True gives up on the latter)",
+            )
     for _ in range(MOST_SCANS):
         leftovers: dict[str, None] = {}
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
+from echomq._delivery import news_walk
 from echomq._items import check_reason
 from echomq._walks import Ask, Each, Outcomes, Query, Tell, Walk, walk_set
 from echomq.errors import EchoMQError
@@ -75,6 +76,7 @@ class _Sweep:
             yield from self._one_pass()
             if self._count == before:
                 break
+        yield from news_walk(self._keys)
         if self._problem is not None:
             raise self._problem
         return CancelReport(cancelled=self._cancelled, asked=len(self._asked))

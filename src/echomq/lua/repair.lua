@@ -133,6 +133,9 @@ local function job(id, hint)
   if owed and call('SETNX', P .. 'dedup:' .. row.dedup, id) == 1 then --!guard repair-dedup
     wrong = wrong + 1
   end
+  -- Whoever waits for children asks after them.
+  local asks = FLOWS and row.state == 'waiting' and row.children and call('HEXISTS', ENTRIES, 'reconcile:' .. id) == 0 --!guard repair-waits
+  if asks then owe(NOW, 'reconcile:' .. id, 'reconcile', '', id, '0') end --!write repair-reconcile
   if wrong == 0 then return 'ok' end
   tally('mended')
   emit('mended', id, 'state', row.state)
@@ -194,10 +197,25 @@ local function lane(name)
   tally('mended')
   return 'mended lane'
 end
+-- What the outbox says and when it says so belong together; what says nothing goes with whoever takes it.
+local function outbox_due()
+  local count = FLOWS and call('HLEN', ENTRIES) or 0
+  if count > MOST_LANES or count == 0 then return 'ok' end --!bound repair-outbox
+  local verdict = 'ok'
+  for _, entry in ipairs(call('HKEYS', ENTRIES)) do
+    if not call('ZSCORE', OUTBOX, entry) then --!guard repair-due
+      watch(OUTBOX, NOW)
+      call('ZADD', OUTBOX, NOW, entry) --!write repair-due
+      verdict = 'mended outbox'
+    end
+  end
+  if verdict ~= 'ok' then tally('mended') end
+  return verdict
+end
 -- A key that every queue may have. What stood in it is put back by the looks at rows, lanes and schedules.
 local function own(name)
   if not OWN_TYPES[name] then return 'EMQKIND key ' .. name end --!guard repair-own
-  if typed(P .. name, OWN_TYPES[name]) == 0 then return 'ok' end --!guard repair-own-typed
+  if typed(P .. name, OWN_TYPES[name]) == 0 then return name == 'outbox' and outbox_due() or 'ok' end --!guard repair-own-typed
   if name == 'wake' then made_ready = made_ready + MOST_TOKENS end --!write repair-own-wake
   tally('dropped')
   return 'dropped key'

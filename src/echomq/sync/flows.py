@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 import attrs
 
-from echomq._flow_steps import Added, add_walk
+from echomq._flow_steps import Added, add_walk, flow_cancel_walk
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.flow_handles import handles_of, is_group, named
 from echomq.flow_tree import FlowTree, TreeLimits, tree_walk
@@ -18,6 +18,7 @@ from echomq.sync.handles import JobHandle
 
 if TYPE_CHECKING:
     from echomq._flow_plan import Planned
+    from echomq.sweeps import CancelReport
     from echomq.sync.client import Client
     from echomq.sync.runner import Runner
 
@@ -55,6 +56,11 @@ class FlowHandle(Generic[R_co]):
     def result(self, timeout: float | None = None) -> R_co:
         """Wait until the top job has ended, and answer what its handler returned. See `JobHandle.result`."""
         return self.job.result(timeout)
+
+    def cancel(self, *, reason: str = "") -> CancelReport:
+        """Cancel the top job, and all that it waits for. See `echomq.FlowHandle.cancel`."""
+        owner = self.job._owner  # noqa: SLF001 - its own job's
+        return drive(owner.runner, owner.keys, flow_cancel_walk(owner.keys, self.id, reason))
 
     def walk(self) -> Iterator[FlowHandle[Any]]:
         """Go over all of its handles, parents before children."""

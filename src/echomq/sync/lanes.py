@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Unpack, final
 
+from echomq._delivery import news_walk
 from echomq._items import check_count, check_cursor, check_progress
 from echomq.lanes import LaneInfo, LanePage, check_browsed, drain_round
 from echomq.limits import LaneOptions, lane_name, spell_lane
+from echomq.sync.driving import drive
 from echomq.transitions import MAX_ROUND, read_lanes, set_lane
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ class Lane:
                 progress(total)
             if removed < bound:
                 break
+        drive(queue.runner, queue.keys, news_walk(queue.keys))
         return total
 
     def cancel(self, *, reason: str = "", progress: Callable[[int], None] | None = None) -> CancelReport:

@@ -7,6 +7,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from echomq._bulk import not_sent
+from echomq._delivery import news_walk
 from echomq._items import (
     MINTS,
     cancel_outcome,
@@ -206,12 +207,12 @@ class Queue:
     def cancel(self, id: str, *, reason: str = "") -> CancelOutcome:
         """Cancel a job. See `echomq.Queue.cancel`."""
         item = CancelRequest(check_id(id), check_reason(reason))
-        return cancel_outcome(self._multi("cancel", [item])[0], id, self.name)
+        return self._told(cancel_outcome(self._multi("cancel", [item])[0], id, self.name))
 
     def cancel_dedup(self, key: str, *, reason: str = "") -> CancelOutcome:
         """Cancel the job that holds a dedup key. See `echomq.Queue.cancel_dedup`."""
         item = CancelRequest("", check_reason(reason), dedup=dedup_key(key))
-        return cancel_outcome(self._multi("cancel", [item])[0], dedup_shown(key), self.name)
+        return self._told(cancel_outcome(self._multi("cancel", [item])[0], dedup_shown(key), self.name))
 
     def reschedule(
         self, ids: Iterable[str], *, delay: float | dt.timedelta | None = None, at: dt.datetime | None = None
@@ -226,16 +227,21 @@ class Queue:
 
     def remove(self, ids: Iterable[str]) -> list[EchoMQError | None]:
         """Erase jobs that do not run. See `echomq.Queue.remove`."""
-        return self._each("remove", check_ids(ids), remove_error)
+        return self._told(self._each("remove", check_ids(ids), remove_error))
 
     def redrive(self, ids: Iterable[str]) -> list[EchoMQError | None]:
         """Begin a new life for dead jobs. See `echomq.Queue.redrive`."""
-        return self._each("redrive", check_ids(ids), redrive_error)
+        return self._told(self._each("redrive", check_ids(ids), redrive_error))
 
     def reassign(self, ids: Iterable[str], *, lane: str) -> list[EchoMQError | None]:
         """Move jobs that wait, or are dead, to another lane. See `echomq.Queue.reassign`."""
         lane = lane_name(lane)
         return self._each("reassign", check_ids(ids), reassign_error, lambda id: Reassignment(id, lane))
+
+    def _told(self, outcome: T) -> T:
+        """Deliver what a verb may have caused, and answer what became of it."""
+        drive(self.runner, self.keys, news_walk(self.keys))
+        return outcome
 
     def _each(
         self,
