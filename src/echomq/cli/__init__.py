@@ -11,6 +11,7 @@ from __future__ import annotations
 import click
 
 from echomq.cli.cancel import cancel
+from echomq.cli.flow import flow
 from echomq.cli.going import pause, promote, reschedule, resume
 from echomq.cli.morgue import dead, redrive
 from echomq.cli.repairs import obliterate, repair
@@ -23,5 +24,5 @@ def main() -> None:
     """Look after the queues of echomq."""
 
 
-for command in (cancel, dead, obliterate, pause, promote, redrive, repair, reschedule, resume, schedules):
+for command in (cancel, dead, flow, obliterate, pause, promote, redrive, repair, reschedule, resume, schedules):
     main.add_command(command)

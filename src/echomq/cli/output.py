@@ -47,7 +47,7 @@ class Output:
             table.add_column(column, overflow="fold")
         for row in rows:
             table.add_row(*map(_safe, row))
-        _console(sys.stdout).print(table)
+        console_of().print(table)
 
     @contextmanager
     def counting(self, what: str) -> Iterator[Callable[[int], Awaitable[None]]]:
@@ -55,7 +55,7 @@ class Output:
 
         As in `with out.counting("redriven") as progress: await queue.dead.redrive(progress=progress)`.
         """
-        console = _console(sys.stderr)
+        console = console_of(sys.stderr)
         with console.status(f"0 {what}") as status:
 
             async def progress(count: int) -> None:
@@ -82,6 +82,8 @@ def _safe(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text).replace("[", r"\[")
 
 
-def _console(file: Any) -> Console:
+def console_of(file: Any = None) -> Console:
+    """Make what draws on a stream: as wide as its terminal, or so wide that nothing is folded. None: standard output."""
+    file = sys.stdout if file is None else file
     terminal = bool(getattr(file, "isatty", bool)())
     return Console(file=file, width=None if terminal else WIDE, highlight=False)
