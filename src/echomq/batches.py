@@ -13,15 +13,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, TypeVarTuple, final
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeVar, TypeVarTuple, final
 
 import attrs
 
-from echomq.job import Job, Notes
+from echomq.job import Job
 from echomq.protocol._convert import shown
 from echomq.protocol.times import to_ms, to_seconds
 
 if TYPE_CHECKING:
+    from echomq._noting import Notes
     from echomq.protocol.records import JobRecord
 
 T = TypeVar("T")
@@ -89,6 +90,16 @@ class BatchItem(Job, Generic[T]):
         super().__init__(queue, id, token, record, notes)
         self.value = value
         """What was enqueued, made the `T` of the handler's `JobBatch[T]`; None for a middleware that has not called yet."""
+
+    def nursery(self, *, on_failure: str = "fail_parent") -> NoReturn:
+        """Refuse: an item has no handler of its own that could be suspended.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            "job.nursery() is not for an item of a batch: the handler has others in its hands and cannot be suspended for one"
+        )
 
 
 @final

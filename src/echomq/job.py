@@ -7,52 +7,23 @@ the work.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final, overload
+
+import attrs
 
 from echomq.protocol.times import from_unix_ms
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
+    from echomq._noting import BlockingNotes, Notes, Seen
+    from echomq.children import ChildFailure, FollowUps, Nursery
+    from echomq.protocol.kin import ParentRef
     from echomq.protocol.records import JobRecord
 
-
-class _Seen(Protocol):
-    """What can be known of a held job without waiting."""
-
-    @property
-    def reason(self) -> str | None:
-        """Why the handler is being stopped; None while it is not."""
-
-    def load_checkpoint(self) -> Any:
-        """Decode the state that the last attempt kept."""
-
-
-class Notes(_Seen, Protocol):
-    """What the worker's lease does for the job it holds."""
-
-    async def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Send a progress note, now or soon."""
-
-    async def checkpoint(self, state: Any, step: int | None) -> None:
-        """Send a checkpoint."""
-
-    async def log(self, line: str) -> None:
-        """Send a log line."""
-
-
-class BlockingNotes(_Seen, Protocol):
-    """The same for a plain function, wherever it runs."""
-
-    def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Send a progress note, now or soon."""
-
-    def checkpoint(self, state: Any, step: int | None) -> None:
-        """Send a checkpoint."""
-
-    def log(self, line: str) -> None:
-        """Send a log line."""
+T = TypeVar("T")
 
 
 class _Facts:
@@ -60,7 +31,7 @@ class _Facts:
 
     __slots__ = ("_notes", "id", "queue", "record", "token")
 
-    _notes: _Seen
+    _notes: Seen
 
     def __init__(self, queue: str, id: str, token: int, record: JobRecord) -> None:
         self.queue = queue
@@ -113,6 +84,19 @@ class _Facts:
         return None if slot_ms is None else from_unix_ms(slot_ms)
 
     @property
+    def parent(self) -> ParentRef | None:
+        """The job that waits for this one: its id, its queue, and this job's name among its children; None when none does."""
+        parent = self.record.parent
+        return parent if parent is None or parent.queue else attrs.evolve(parent, queue=self.queue)
+
+    @property
+    def on_complete(self) -> FollowUps:
+        """Jobs that are admitted together with this one's completion: `job.on_complete.enqueue(call)`. See `FollowUps`."""
+        from echomq.children import FollowUps  # noqa: PLC0415 - which needs tasks, and those a job
+
+        return FollowUps(self.queue, self._notes.stage)
+
+    @property
     def checkpoint_state(self) -> Any:
         """What an earlier attempt kept with `checkpoint`; None when nothing."""
         return self._notes.load_checkpoint()
@@ -132,7 +116,8 @@ class _Facts:
 
     @property
     def cancel_reason(self) -> str | None:
-        """Why: `timeout`, `cancelled`, `lease_lost` or `shutdown`; None while it is not being stopped."""
+        """Why: `timeout`, `cancelled`, `lease_lost`, `shutdown`, `parent_ended` (the job above it in its flow is over) or
+        `suspended` (it waits for its children, see `Job.nursery`); None while it is not being stopped."""
         return self._notes.reason
 
 
@@ -209,6 +194,98 @@ class Job(_Facts):
         """
         await self._notes.log(line)
 
+    # --- children ----------------------------------------------------------------------------------------------------
+
+    @overload
+    async def children_results(self) -> dict[str, Any]: ...
+    @overload
+    async def children_results(self, type: Callable[..., T], /) -> dict[str, T]: ...
+    @overload
+    async def children_results(self, type: Any, /) -> dict[str, Any]: ...
+    async def children_results(self, type: Any = Any, /) -> dict[str, Any]:
+        """Read what the children have returned that completed, by their names: "2" is before "10".
+
+        Args:
+            type: What each of them returns, such as `int` or a class; Any: as the codec decodes it.
+
+        Raises:
+            DecodeError: A result is not of that type; the message names the child.
+            UnavailableError: The server could not be reached in time.
+
+        **Cancellation**: a checkpoint, without effect.
+        """
+        return await self._notes.family.children_results(type)
+
+    async def ignored_failures(self) -> dict[str, ChildFailure]:
+        """Read how those children have failed whose `on_failure` is `ignore` or `run_parent`, by their names.
+
+        Raises:
+            UnavailableError: The server could not be reached in time.
+
+        **Cancellation**: a checkpoint, without effect.
+        """
+        return await self._notes.family.ignored_failures()
+
+    async def outstanding(self) -> list[str]:
+        """Read the names of the children that have not ended: there are some where a `run_parent` child has failed.
+
+        Raises:
+            UnavailableError: The server could not be reached in time.
+
+        **Cancellation**: a checkpoint, without effect.
+        """
+        return await self._notes.family.outstanding()
+
+    @overload
+    async def previous_result(self) -> Any: ...
+    @overload
+    async def previous_result(self, type: Callable[..., T], /) -> T: ...
+    @overload
+    async def previous_result(self, type: Any, /) -> Any: ...
+    async def previous_result(self, type: Any = Any, /) -> Any:
+        """Read what the link before this one in a chain has returned: the only child's result.
+
+        Args:
+            type: What it returns; Any: as the codec decodes it.
+
+        Raises:
+            LookupError: It has none, several, or one that has not ended.
+            JobFailedError, JobCancelledError, JobExpiredError: It has failed, and that was to be ignored.
+            DecodeError: The result is not of that type.
+            UnavailableError: The server could not be reached in time.
+
+        **Cancellation**: a checkpoint, without effect.
+        """
+        return await self._notes.family.previous_result(type)
+
+    def nursery(self, *, on_failure: str = "fail_parent") -> AbstractAsyncContextManager[Nursery]:
+        """Open a nursery: `async with job.nursery() as children: children.enqueue(...)`.
+
+        Leaving the block **suspends** the job until the children that were enqueued in it have ended: its handler is
+        cancelled (`cancel_reason` is `suspended`), its slot and lease are given back, its checkpoint is kept. Then the
+        handler runs again **from the top**, as a new attempt that spends no budget; its children are found by their
+        names, and the block is passed. After it each child answers `result()` or `failure`.
+
+        Args:
+            on_failure: What the failure of a child does that has no word of its own: `fail_parent`, `ignore` or
+                `run_parent`; see `Nursery.enqueue`.
+
+        Raises:
+            ValueError: It is no policy.
+            TypeError: This is an item of a batch. (A plain function has no nursery.)
+            Exception: At the end of the block, what the server answered to its children: `QueueFullError` and the like.
+                The body is then cancelled; children of earlier calls stay.
+            LeaseLostError: The job is no longer this attempt's; none of the last children was spawned.
+            RuntimeError: At the end of the block: it is within a shielded scope.
+
+        Server effect: children are added under the job's token, a call's worth of them at once; suspending makes the job
+            `waiting`, or ready again at once if they have all ended meanwhile.
+        Cancellation: at any moment of the block; what was sent stays, and a next attempt finds it. A body that raises
+            suspends nothing; the job's end, when it comes, ends children that are open.
+        Delivery: a child is enqueued once for each name, however often attempts and calls are repeated.
+        """
+        return self._notes.family.open_nursery(on_failure)
+
 
 @final
 class SyncJob(_Facts):
@@ -237,3 +314,42 @@ class SyncJob(_Facts):
     def log(self, line: str) -> None:
         """Append a line to the job's log; see `Job.log`."""
         self._notes.log(line)
+
+    @overload
+    def children_results(self) -> dict[str, Any]: ...
+    @overload
+    def children_results(self, type: Callable[..., T], /) -> dict[str, T]: ...
+    @overload
+    def children_results(self, type: Any, /) -> dict[str, Any]: ...
+    def children_results(self, type: Any = Any, /) -> dict[str, Any]:
+        """Read what the children have returned; see `Job.children_results`."""
+        return self._notes.family.children_results(type)
+
+    def ignored_failures(self) -> dict[str, ChildFailure]:
+        """Read which children have failed; see `Job.ignored_failures`."""
+        return self._notes.family.ignored_failures()
+
+    def outstanding(self) -> list[str]:
+        """Read which children have not ended; see `Job.outstanding`."""
+        return self._notes.family.outstanding()
+
+    @overload
+    def previous_result(self) -> Any: ...
+    @overload
+    def previous_result(self, type: Callable[..., T], /) -> T: ...
+    @overload
+    def previous_result(self, type: Any, /) -> Any: ...
+    def previous_result(self, type: Any = Any, /) -> Any:
+        """Read what the link before has returned; see `Job.previous_result`."""
+        return self._notes.family.previous_result(type)
+
+    def nursery(self, *, on_failure: str = "fail_parent") -> NoReturn:
+        """Refuse: nothing can take a plain function back to wait for its children.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            "job.nursery() is for coroutine functions: a plain function cannot be suspended. Have a parent's flow add its "
+            "children, or make it an `async def`"
+        )

@@ -41,7 +41,9 @@ from echomq.wire.urls import parse
 T = TypeVar("T")
 Route = Literal["bulk", "control"]
 
-CONTROL: Final = frozenset({"claim", "extend", "complete", "fail", "release", "snooze", "end", "rate_limited"})
+CONTROL: Final = frozenset(
+    {"claim", "extend", "complete", "fail", "release", "snooze", "end", "rate_limited", "suspend"}
+)
 """Verbs that a lease depends on: they have a connection of their own."""
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from echomq.worker.lease import Lease
     from echomq.worker.timers import Timers
 
-AT_ONCE: Final = frozenset({Reason.LEASE_LOST, Reason.CANCELLED})
+AT_ONCE: Final = frozenset({Reason.LEASE_LOST, Reason.CANCELLED, Reason.PARENT_ENDED})
 """The reasons for which an item is settled while the handler goes on: nobody else will run it on our word."""
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from echomq.protocol.times import to_ms
 from echomq.transitions import claim
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from echomq.batches import Batch
     from echomq.protocol.keys import QueueKeys
     from echomq.transitions import Call, ClaimReply, Transition
@@ -16,15 +18,26 @@ if TYPE_CHECKING:
 
 CAP: float = 1.0
 """Seconds: the longest a worker parks before it asks again. What a lost wake token costs, one second at most."""
+MAX_DEPTH: Final = 64
+"""How many jobs may be above one that a handler spawns, unless told otherwise: handlers that spawn themselves end."""
+
+
+def _nothing() -> None: ...
 
 
 @final
 class QueueCalls:
     """One queue as a worker sees it."""
 
-    def __init__(self, wire: WireClient, keys: QueueKeys, batch: Batch | None = None) -> None:
+    def __init__(
+        self, wire: WireClient, keys: QueueKeys, batch: Batch | None = None, *, max_depth: int = MAX_DEPTH
+    ) -> None:
         self.batch = batch
         """How its jobs are gathered; None: they are not."""
+        self.max_depth = max_depth
+        """How many jobs may be above one that a handler spawns."""
+        self.owes: Callable[[], None] = _nothing
+        """To be called when something was put into the queue's outbox, for another queue."""
         self.queue = keys.queue
         self.wire = wire
         self.keys = keys
@@ -35,6 +48,7 @@ class QueueCalls:
         self.release: Any = group(self.keys, "release")
         self.snooze: Any = group(self.keys, "snooze")
         self.end: Any = group(self.keys, "end")
+        self.suspend: Any = group(self.keys, "suspend")
         self.rate_limited: Any = group(self.keys, "rate_limited")
         self.progress: Any = group(self.keys, "progress")
         self.checkpoint: Any = group(self.keys, "checkpoint")

@@ -30,6 +30,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -37,6 +38,7 @@ from echomq.errors import EncodeError, LeaseLostError
 from echomq.job import SyncJob
 from echomq.tasks import Task
 from echomq.worker.carried import dump_error, load_error
+from echomq.worker.family import AskedFamily
 from echomq.worker.frames import MAIN, JobFacts, dump, load, pack, read, write
 from echomq.worker.notes import MAX_NOTE
 from echomq.worker.reasons import Reason
@@ -89,6 +91,16 @@ class ChildNotes:
     def log(self, line: str) -> None:
         """Send a log line."""
         self._ask("log", line)
+
+    @property
+    def family(self) -> AskedFamily:
+        """The job's children: the worker reads them, and decodes their results."""
+        return AskedFamily(self._ask, partial(self._ask, "stage"))
+
+    @property
+    def stage(self) -> AskedFamily:
+        """What keeps follow-ups."""
+        return self.family
 
     def _ask(self, name: str, *values: Any) -> Any:
         data = dump(f"what is noted with {name}", values, MAX_NOTE)

@@ -26,6 +26,7 @@ import echomq
 from echomq._logs import get_logger
 from echomq.errors import DecodeError, ProcessDiedError
 from echomq.worker.carried import dump_error, load_error
+from echomq.worker.family import ASKABLE
 from echomq.worker.frames import Unpacker, dump, load, main_module, pack
 from echomq.worker.reasons import Raised, Reason, Returned, Unfit
 from echomq.worker.signals import Signal
@@ -209,6 +210,11 @@ class Child:
                 answer = None  # of a thread that its function has left: the job is over, and the thread its own affair
             elif name == "load_checkpoint":
                 answer = dump("the checkpoint", notes.load_checkpoint())
+            elif name == "stage":
+                notes.stage.stage(*load("a follow-up", values))
+                answer = None
+            elif name in ASKABLE:
+                answer = dump("the answer", await getattr(notes.family, name)(*load("what is asked", values)))
             else:
                 assert name in NOTES  # noqa: S101 - the child has no others
                 await getattr(notes, name)(*load("what is noted", values))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from echomq.errors import UnavailableError
 from echomq.wire.subscription import Message
-from echomq.worker.reasons import Reason
+from echomq.worker.reasons import reason_of_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,4 +53,4 @@ async def run_control(
             id, token, reason = request
             lease = find(channels[message.channel], id, token)
             if lease is not None:
-                lease.stop(Reason.CANCELLED, reason)
+                lease.stop(reason_of_request(reason), reason)

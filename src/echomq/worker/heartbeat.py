@@ -19,7 +19,7 @@ from echomq._logs import get_logger
 from echomq.protocol.refusals import Verdict
 from echomq.protocol.times import to_ms
 from echomq.transitions import Renewal
-from echomq.worker.reasons import Reason
+from echomq.worker.reasons import Reason, reason_of_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,4 +130,4 @@ class Heartbeat:
         lease.renewed(asked_at + self._lease - self._margin)
         self._add(lease, asked_at)
         if verdict.code == "cancel":
-            lease.stop(Reason.CANCELLED, verdict.detail)
+            lease.stop(reason_of_request(verdict.detail), verdict.detail)

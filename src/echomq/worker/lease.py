@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from echomq.protocol.records import Claimed
     from echomq.transitions import Completion
     from echomq.worker.calls import QueueCalls
+    from echomq.worker.execute import Handler
     from echomq.worker.notes import LeaseNotes
 
 
@@ -51,7 +52,7 @@ class Lease:
     """One claimed job under its lease."""
 
     __slots__ = (
-        "at_deadline", "calls", "claimed", "completion", "coroutine", "deadline", "named", "notes", "now_ms", "process",
+        "at_deadline", "calls", "claimed", "completion", "coroutine", "deadline", "handler", "named", "notes", "now_ms", "process",
         "reason", "reason_detail", "resent", "running", "scope", "sent_at", "started_at", "stopped_at", "thread",
         "timeout_at",
     )  # fmt: skip
@@ -108,6 +109,8 @@ class Lease:
         """What a coroutine function answered, for the log."""
         self.resent = False
         """Whether its verdict was sent again: one that is then refused may have counted the first time."""
+        self.handler: Handler | None = None
+        """Its task, once the handler has ended; None when it has none here, or none has begun."""
         self.completion: Completion | None = None
         """The verdict of a handler that returned, until it is delivered."""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import anyio
 import anyio.from_thread
@@ -29,6 +29,7 @@ from echomq.protocol._convert import shown
 from echomq.protocol.failures import name_of
 from echomq.protocol.refusals import STATE, Verdict
 from echomq.transitions import Checkpoint, LogLine, Progress
+from echomq.worker.family import AskedFamily, Family
 from echomq.worker.reasons import Reason
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from echomq.protocol.codec import Codec
     from echomq.worker.lease import Lease
     from echomq.worker.timers import Timers
+
+T = TypeVar("T")
 
 EVERY: float = 0.5
 """Seconds from one progress note of a job to the next: people and dashboards read no faster."""
@@ -122,7 +125,7 @@ def spell_progress(done: Any, total: Any = None, message: Any = None) -> bytes:
 class LeaseNotes:
     """What a job's methods do: fenced notes, sent under the lease."""
 
-    __slots__ = ("_clock", "_codec", "_lease", "_next_at", "_step", "_timers", "_waiting")
+    __slots__ = ("_clock", "_codec", "_family", "_lease", "_next_at", "_step", "_timers", "_waiting")
 
     def __init__(self, lease: Lease, codec: Codec, timers: Timers) -> None:
         """Make the notes of one lease.
@@ -135,6 +138,7 @@ class LeaseNotes:
         self._lease = lease
         self._codec = codec
         self._timers = timers
+        self._family: Family | None = None
         # A thread cannot read the event loop's clock; both run alike.
         self._clock = anyio.current_time() - time.monotonic()
         self._step: int | None = None
@@ -149,6 +153,23 @@ class LeaseNotes:
         """Why the handler is being stopped."""
         reason = self._lease.cause(time.monotonic() + self._clock)
         return None if reason is None else reason.value
+
+    @property
+    def family(self) -> Family:
+        """The job's children and follow-ups."""
+        if self._family is None:
+            self._family = Family(self._lease, self._codec)
+        return self._family
+
+    @property
+    def stage(self) -> Family:
+        """What keeps follow-ups."""
+        return self.family
+
+    @property
+    def staged(self) -> Family | None:
+        """The same, if it keeps any."""
+        return self._family if self._family is not None and self._family.follow else None
 
     async def _send(self, group: Any, item: Any) -> None:
         self._require(item, await group(item))
@@ -259,10 +280,10 @@ def _kept_step(verdict: Verdict) -> int | None:
     return int(number) if verdict.code == STATE and word == "step" and number.isdecimal() else None
 
 
-async def shielded(note: Callable[..., Awaitable[None]], *values: Any) -> None:
-    """Note something on behalf of a thread: its call runs in the scope of whoever waits for it, which may be cancelled."""
+async def shielded(note: Callable[..., Awaitable[T]], *values: Any) -> T:
+    """Do something on behalf of a thread: its call runs in the scope of whoever waits for it, which may be cancelled."""
     with anyio.CancelScope(shield=True):
-        await note(*values)
+        return await note(*values)
 
 
 @final
@@ -294,3 +315,18 @@ class ThreadNotes:
     def log(self, line: str) -> None:
         """Send a log line."""
         anyio.from_thread.run(shielded, self._notes.log, line)
+
+    @property
+    def family(self) -> AskedFamily:
+        """The job's children."""
+        family = self._notes.family
+
+        def ask(name: str, *values: Any) -> Any:
+            return anyio.from_thread.run(shielded, getattr(family, name), *values)
+
+        return AskedFamily(ask, family.stage)
+
+    @property
+    def stage(self) -> Family:
+        """What keeps follow-ups: in memory, so that nothing is to be waited for."""
+        return self._notes.family

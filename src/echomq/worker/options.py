@@ -9,6 +9,7 @@ from typing import Any, Final, final
 import attrs
 
 from echomq.protocol._convert import shown
+from echomq.worker.calls import MAX_DEPTH
 
 MAX_CONCURRENCY: Final = 10_000
 """The most jobs that one claim may take."""
@@ -65,8 +66,10 @@ class WorkerOptions:
     result_limit: int = attrs.field(default=1 << 20, validator=_within(1, 512 << 20, "bytes"))
     """How many bytes an encoded result may have, if the job keeps its result; a larger one fails the attempt. 1 MiB, as
     for payloads: a script's time grows with the bytes it moves, and leases wait for it."""
+    max_depth: int = attrs.field(default=MAX_DEPTH, validator=_within(1, 1_000_000, "jobs"))
+    """How many jobs may be above one that a handler spawns (`job.nursery()`): so handlers that spawn themselves end."""
     burst: bool = False
-    """Stop when the queues are empty: nothing pending, active or scheduled."""
+    """Stop when the queues are empty: nothing pending, active or scheduled, and nothing to be told to other queues."""
     allow_eviction: bool = False
     """Work on a server whose eviction policy may drop jobs."""
     health_port: int | None = attrs.field(default=None, validator=_is_port)
@@ -94,7 +97,7 @@ class WorkerOptions:
         if not 0 < self.margin < self.lease / 2:
             msg = f"margin is {self.margin!r}; it must be positive and less than half the lease ({self.lease!r})"
             raise ValueError(msg)
-        for name in ("concurrency", "threads", "processes"):
+        for name in ("concurrency", "threads", "processes", "max_depth"):
             number = getattr(self, name)
             if number != int(number):
                 msg = f"{name} is {number!r}; it must be a whole number"

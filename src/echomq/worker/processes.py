@@ -108,7 +108,8 @@ class Processes:
             except (OSError, RuntimeError, ProcessDiedError) as error:
                 return Unfit(error)  # not the job's fault, and another worker may have one
             row = lease.claimed.record.row
-            limit = None if row.get(b"result_ttl_ms", b"0") == b"0" else self._result_limit
+            kept = row.get(b"result_ttl_ms", b"0") != b"0" or b"parent" in row
+            limit = self._result_limit if kept else None
             child.call = call = Call(child, next(self._numbers), lease)
             child.tell("call", call.number, call.until(), function.__module__, function.__qualname__, arguments, limit)
             lease.process = call

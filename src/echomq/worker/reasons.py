@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
@@ -23,6 +23,19 @@ class Reason(StrEnum):
     """The job may be somebody else's: nothing is written."""
     SHUTDOWN = "shutdown"
     """The worker stops: the job goes back, spending nothing."""
+    PARENT_ENDED = "parent_ended"
+    """The job above it in its flow is over: it ends as cancelled."""
+    SUSPENDED = "suspended"
+    """It waits for its children: the job gives its lease up, spending nothing, and its next attempt finds them."""
+
+
+PARENTS_WORDS: Final = ("parent ended", "parent dead")
+"""What the reason of a cancel request begins with that a parent's end has made, not a person."""
+
+
+def reason_of_request(reason: str) -> Reason:
+    """Tell who asks for a job to be cancelled, by the request's words: a person, or its parent's end."""
+    return Reason.PARENT_ENDED if reason.startswith(PARENTS_WORDS) else Reason.CANCELLED
 
 
 @final

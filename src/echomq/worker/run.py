@@ -10,7 +10,8 @@ Theory of operation
                                       ^    ^                            ^
                         heartbeat ----+    +---- control, watchdog      +---- timers
 
-    The leases of a batch share one task (`batch`); all else is the same for each of them.
+    The leases of a batch share one task (`batch`); all else is the same for each of them. Beside all this: housekeeping
+    (`pump`), recurring schedules (`timetable`), and what the queues have to tell others (`outbox`).
 
 If you change this
     Nothing in the core may wait without a bound for the server once the worker is stopping.
@@ -28,8 +29,8 @@ import structlog
 from echomq._logs import get_logger
 from echomq.errors import EchoMQError
 from echomq.protocol.failures import holds
-from echomq.transitions import Call, counts
 from echomq.worker.batch import BatchRun, ItemScope
+from echomq.worker.burst import Burst
 from echomq.worker.calls import QueueCalls
 from echomq.worker.control import run_control
 from echomq.worker.execute import Means, execute
@@ -39,6 +40,7 @@ from echomq.worker.heartbeat import Heartbeat
 from echomq.worker.intake import Intake
 from echomq.worker.last_lives import LastLives
 from echomq.worker.lease import Lease
+from echomq.worker.outbox import OutboxPump
 from echomq.worker.preflight import check_server
 from echomq.worker.processes import Processes
 from echomq.worker.pump import run_pump
@@ -65,8 +67,6 @@ if TYPE_CHECKING:
 
 EPSILON: float = 0.5
 """Seconds beyond grace and cleanup that the last steps of a shutdown may take."""
-BURST_LOOK: float = 0.2
-"""Seconds between two looks at whether the queues are empty, in burst mode."""
 
 _log = get_logger("echomq.worker")
 
@@ -111,7 +111,8 @@ class Worker:
         self._resources = Resources(providers, failed=self._fail)
         self._handlers = {keys.queue: of_queue for keys, of_queue in handlers.items()}
         self._queues = {
-            keys.queue: QueueCalls(wire, keys, find_batch(of_queue, options)) for keys, of_queue in handlers.items()
+            keys.queue: QueueCalls(wire, keys, find_batch(of_queue, options), max_depth=options.max_depth)
+            for keys, of_queue in handlers.items()
         }
         self._timers = Timers()
         self._counters = Counters()
@@ -124,6 +125,7 @@ class Worker:
             lambda: self._leases, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed
         )
         self._timetable = Timetable(self._queues.values())
+        self._outbox = OutboxPump(self._queues.values())
         self._processes = Processes(options.processes, cleanup=options.cleanup, result_limit=options.result_limit)
         self._means = Means(
             codec=codec,
@@ -217,13 +219,14 @@ class Worker:
                 async with self._processes, anyio.create_task_group() as tasks:
                     self._tasks, self._spawn, self._scope = tasks, spawner(tasks), scope_class(tasks)
                     async with anyio.create_task_group() as service:
-                        parts = (self._timers.run, self._watchdog.run, self._pump, self._timetable.run, self._control)
+                        parts = (self._timers.run, self._watchdog.run, self._pump, self._timetable.run, self._outbox.run, self._control)
                         for part in (*parts, *self._beside, self._resources.hold, self._claim):
                             service.start_soon(self._guard, part, name=f"echomq {part.__name__.strip('_')}")
                         if self.options.health_port is not None:
                             service.start_soon(self._guard, self._answer_probes, name="echomq health")
                         if self.options.burst:
-                            service.start_soon(self._guard, self._watch_empty, name="echomq burst")
+                            burst = Burst(self._queues.values(), self._outbox, idle=self._is_idle, stop=self.stop)
+                            service.start_soon(self._guard, burst.run, name="echomq burst")
                         await self._stop.wait()
                         await self._shutdown()
                         service.cancel_scope.cancel()
@@ -286,6 +289,8 @@ class Worker:
         self._counters.claimed += len(reply.jobs)
         if reply.due:
             self._timetable.slot_came(calls)
+        if reply.owed:
+            calls.owes()
         handlers, together = self._handlers[calls.queue], list[Lease]()
         scope = self._scope if calls.batch is None else ItemScope
         for claimed in reply.jobs:
@@ -297,7 +302,8 @@ class Worker:
             else:
                 self._leases.add(lease)
                 self._heartbeat.watch(lease, sent_at)
-                if calls.batch is None or claimed.record.task not in handlers:
+                handler = None if calls.batch is None else handlers.get(claimed.record.task)
+                if handler is None or handler.batch is None:
                     self._spawn(self._run_lease, lease)
                 elif lease is self._last.current:
                     self._begin_batch([lease])  # what it kills must not be in its hands too
@@ -392,26 +398,8 @@ class Worker:
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    async def _watch_empty(self) -> None:
-        told = False
-        while not self._stop.is_set():
-            await anyio.sleep(BURST_LOOK)
-            idle = self._intake.idle and not (self._leases or self._batches or self._settler.unsettled)
-            if idle and await self._is_empty():
-                self.stop()
-            elif idle and not told:
-                told = True
-                _log.info("burst_waiting", hint="jobs are scheduled for later, run elsewhere, or are paused or limited")
-
-    async def _is_empty(self) -> bool:
-        for calls in self._queues.values():
-            try:
-                found = await calls.wire.run(counts(calls.keys, Call(calls.wire.tag)))
-            except EchoMQError:
-                return False
-            if found.pending or found.active or found.schedule:
-                return False
-        return True
+    def _is_idle(self) -> bool:
+        return self._intake.idle and not (self._leases or self._batches or self._settler.unsettled)
 
     async def _shutdown(self) -> None:
         options = self.options

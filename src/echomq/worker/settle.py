@@ -25,9 +25,9 @@ from echomq._logs import get_logger
 from echomq.backoff import DEFAULT_BACKOFF
 from echomq.errors import EchoMQError, EncodeError
 from echomq.protocol.failures import ErrorRecord, name_of, text_of, unfold
-from echomq.protocol.refusals import Verdict
+from echomq.protocol.refusals import KIND, STATE, Verdict
 from echomq.protocol.times import to_ms, to_seconds
-from echomq.transitions import Closing, Completion, Ending, Failure, Release, Snoozed
+from echomq.transitions import Closing, Completion, Ending, Failure, Release, Snoozed, Suspension
 from echomq.verdicts import Discard, RateLimited, Retry, Snooze
 from echomq.worker.carried import is_by_name
 from echomq.worker.reasons import Outcome, Poison, Raised, Reason, Returned, Stopped, Unfit
@@ -91,6 +91,7 @@ class Settler:
             KeyboardInterrupt: Ctrl-C met us at it; the verdict is on its way.
         """
         lease.running = False
+        lease.handler = handler
         interrupted: BaseException | None = None
         if lease.notes is not None:
             lease.notes.flush()
@@ -111,8 +112,7 @@ class Settler:
             raise interrupted
 
     def _keep(self, lease: Lease, group: Any, item: Any) -> None:
-        if type(item) is Completion:
-            lease.completion = item
+        lease.completion = item if type(item) is Completion else None
         patience = self._options.settle_within
         self._open[lease] = time.monotonic() + patience
         group.submit(item, partial(self._answered, lease, group, item), give_up_after=patience)
@@ -167,6 +167,10 @@ class Settler:
                 self._timers.at(anyio.current_time() + AGAIN, partial(self._send_again, lease, group, item))
                 return
             _log.error("verdict_not_delivered", **self._names(lease), verb=group.verb, error=str(verdict))
+        elif type(item) is Completion and verdict.code in (STATE, KIND):
+            # What it was to do at once with the completion, or before it, cannot be: that is a failure of the handler's.
+            self._fail_instead(lease, _incomplete(verdict))
+            return
         elif not verdict.ok:
             self._counters.refused += 1
             before = {"hint": "it was sent before, and may have counted then"} if lease.resent else {}
@@ -181,11 +185,21 @@ class Settler:
         else:
             self._counters.count(group.verb, verdict.code, getattr(item, "kind", ""))
             if verdict.code == "dead":
-                record = ErrorRecord.from_bytes(item.error)
-                _log.error("job_dead", **self._names(lease), error=f"{record.type}: {record.message}")
+                _log.error("job_dead", **self._names(lease), error=_cause(item))
+            elif type(item) is Completion and item.follow and lease.notes is not None and lease.notes.family.owes:
+                lease.calls.owes()
         del self._open[lease]
         self._changed.send()
         self._on_settled()
+
+    def _fail_instead(self, lease: Lease, error: Exception) -> None:
+        """Send a failure in the place of a completion that was refused."""
+        try:
+            sent = self._failed(lease, error, lease.handler)
+        except Exception:  # a torn row
+            _log.exception("verdict_failed", **self._names(lease))
+            sent = self._last_word(lease, error, lease.handler)
+        self._keep(lease, *sent)
 
     @staticmethod
     def _last_word(lease: Lease, error: BaseException, handler: Handler | None) -> tuple[Any, Any]:
@@ -213,16 +227,21 @@ class Settler:
         c, calls = lease.claimed, lease.calls
         if type(outcome) is Returned:
             result: bytes | EncodeError = b""
-            if handler is not None and b"result_ttl_ms" in c.record.row and c.record.result_ttl_ms:
+            row = c.record.row
+            # Its parent reads it, too.
+            if handler is not None and (b"parent" in row or b"result_ttl_ms" in row and c.record.result_ttl_ms):
                 result = self._result(outcome.value, handler)
             if isinstance(result, EncodeError):
                 return self._failed(lease, result, handler)
-            return calls.complete, Completion(c.id, c.token, c.nonce, result)
+            staged = None if lease.notes is None else lease.notes.staged
+            return calls.complete, Completion(c.id, c.token, c.nonce, result, b"" if staged is None else staged.follow)
         fence = (c.id, c.token, c.nonce)
         match outcome:
             case Stopped(Reason.SHUTDOWN):
                 return calls.release, Release(*fence)
-            case Stopped(Reason.CANCELLED):
+            case Stopped(Reason.SUSPENDED):
+                return calls.suspend, Suspension(*fence)
+            case Stopped(Reason.CANCELLED | Reason.PARENT_ENDED):
                 return calls.end, Ending(*fence, "cancelled", lease.reason_detail)
             case Stopped(Reason.TIMEOUT):
                 return self._failed(lease, _timeout(lease), handler)
@@ -330,6 +349,25 @@ def _comes_too_late(lease: Lease, delay: float) -> bool:
     """Tell whether the job will be buried for its deadline, since that is over by its next attempt."""
     deadline_ms = lease.claimed.record.deadline_ms
     return deadline_ms is not None and anyio.current_time() + delay >= lease.here(deadline_ms)
+
+
+def _cause(item: Any) -> str:
+    """Tell why a job was buried at a verdict."""
+    if type(item) is not Failure:
+        return "a child of it has failed, and on_failure is fail_parent: the job's reason names it"
+    record = ErrorRecord.from_bytes(item.error)
+    return f"{record.type}: {record.message}"
+
+
+def _incomplete(verdict: Verdict) -> RuntimeError:
+    """Make the error of a job whose completion is refused, although it is its own."""
+    what, _, count = verdict.detail.partition(" ")
+    if verdict.code == STATE and what == "children":
+        return RuntimeError(
+            f"the handler returned while {count} of the job's children are open: it must let the cancellation at the end "
+            "of job.nursery() pass, and the next attempt finds them ended"
+        )
+    return RuntimeError(f"the job's follow-ups (job.on_complete) were refused: {verdict.code} {verdict.detail}")
 
 
 def _timeout(lease: Lease) -> TimeoutError:

@@ -20,6 +20,8 @@ class Counters:
     rate_limited: int = 0
     """Jobs given back by a handler's `RateLimited`."""
     released: int = 0
+    suspended: int = 0
+    """Jobs that gave their lease up to wait for their children."""
     cancelled: int = 0
     discarded: int = 0
     lost: int = 0
@@ -33,12 +35,15 @@ class Counters:
             self.cancelled += 1
         elif kind == "discarded":
             self.discarded += 1
+        elif code == "dead":
+            self.dead += 1
+            self.failed += verb == "fail"
         elif verb == "complete":
             self.completed += 1
         elif verb == "fail":
-            if code == "dead":
-                self.dead += 1
             self.failed += 1
+        elif verb == "suspend":
+            self.suspended += 1
         elif verb == "snooze":
             self.snoozed += 1
         elif verb == "rate_limited":

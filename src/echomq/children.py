@@ -1,0 +1,324 @@
+"""A job's children as its handler sees them, and the jobs that follow it (Protocol, section 7).
+
+::
+
+    @app.task
+    async def index(job: echomq.Job, directory: str) -> int:
+        async with job.nursery() as children:
+            counted = [children.enqueue(count.call(path)) for path in sorted(listing(directory))]
+        return sum(each.result() for each in counted)
+
+Leaving the block gives the handler's lease back until the children have ended; then the handler runs **from the top**, as a
+new attempt, finds its children by their names, and passes the block. So what stands before the block is done at each
+attempt, and the order of children that have no name of their own must be the same each time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast, final, overload
+
+import attrs
+
+from echomq.errors import (
+    DecodeError,
+    EchoMQError,
+    InvalidJobError,
+    JobCancelledError,
+    JobExpiredError,
+    JobFailedError,
+    JobStateError,
+)
+from echomq.middleware import passed
+from echomq.protocol._convert import shown
+from echomq.protocol.failures import ErrorRecord
+from echomq.protocol.kin import MAX_CHILD_NAME, Policy
+from echomq.tasks import JobCall
+from echomq.transitions import ForeignNode, LocalNode, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from echomq.protocol.codec import Codec
+    from echomq.protocol.kin import Outcome
+    from echomq.protocol.newjob import NewJob
+    from echomq.transitions import Child
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+MAX_FOLLOW: Final = 256 << 10
+"""Bytes of a job's follow-ups together, as they are sent: as for the items of any call."""
+MAX_FOLLOWERS: Final = 128
+"""How many follow-ups a job may have: one script admits them all."""
+_DIGITS: Final = re.compile(r"(\d+)")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def check_child_name(name: object) -> str:
+    """Answer a child's name, checked.
+
+    Raises:
+        TypeError: It is not text.
+        ValueError: Not 1 to 128 bytes of UTF-8 without control characters.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a child's name is text, not {shown(name)}")
+    text = str.__str__(name)
+    if not text or len(text.encode("utf-8", "surrogatepass")) > MAX_CHILD_NAME or _CONTROL.search(text):
+        raise ValueError(f"a child's name is 1 to {MAX_CHILD_NAME} bytes without control characters, not {shown(name)}")
+    return text
+
+
+def check_policy(on_failure: object) -> Policy:
+    """Answer a failure policy.
+
+    Raises:
+        ValueError: It is none.
+    """
+    names = (Policy.FAIL_PARENT, Policy.IGNORE, Policy.RUN_PARENT)
+    if on_failure not in names:
+        raise ValueError(f"on_failure is one of {', '.join(names)}, not {shown(on_failure)}")
+    return Policy(cast("str", on_failure))
+
+
+def by_name(name: str) -> list[tuple[int, int, str]]:
+    """Answer what to sort names by: as text, but for numbers within, which count as such: "2" is before "10"."""
+    parts = enumerate(_DIGITS.split(name))
+    return [(0, int(part), part) if at % 2 else (1, 0, part) for at, part in parts if part]
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ChildFailure:
+    """How a child ended that did not complete."""
+
+    name: str
+    """Its name among its parent's children."""
+    id: str
+    """Its id."""
+    queue: str
+    """Its queue."""
+    kind: str
+    """`dead`, `cancelled`, `discarded`, `expired`, `removed`, `duplicate` (its dedup key was held) or `lost` (nobody knows
+    it any more)."""
+    reason: str
+    """Why, for people."""
+    error: ErrorRecord | None
+    """Its last error; None when it had none."""
+
+    @classmethod
+    def of(cls, child: Child, queue: str) -> ChildFailure:
+        """Make it of what was read.
+
+        Args:
+            child: The child, which has ended.
+            queue: Its parent's queue.
+        """
+        outcome = child.outcome
+        assert outcome is not None  # noqa: S101 - it has ended
+        try:
+            error = outcome.error
+        except DecodeError as torn:
+            error = ErrorRecord("DecodeError", str(torn))
+        return cls(
+            name=child.name, id=child.ref.id, queue=child.ref.queue or queue, kind=outcome.kind, reason=outcome.reason,
+            error=error,
+        )  # fmt: skip
+
+    def raised(self) -> EchoMQError:
+        """Make the error that whoever waits for the job's own handle would get."""
+        if self.kind == "cancelled":
+            return JobCancelledError(self.id, self.reason)
+        if self.kind == "expired":
+            return JobExpiredError(self.id)
+        record = self.error if self.kind == "dead" else None
+        if record is None:
+            return JobFailedError(self.id, "Discard" if self.kind == "discarded" else self.kind, self.reason)
+        return JobFailedError(self.id, record.type, record.message, record.traceback)
+
+
+def read_result(child: Child, read: Callable[[bytes], T]) -> T:
+    """Decode the result of a child that has completed. A codec of the user's may raise anything: that is one error.
+
+    Raises:
+        DecodeError: It is not of that type, or the codec failed.
+    """
+    outcome: Outcome | None = child.outcome
+    data = (outcome.body if outcome is not None else None) or b"null"
+    try:
+        return read(data)
+    except Exception as error:
+        text = str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
+        raise DecodeError(f"the result of child {child.name!r} ({child.ref.id}) cannot be decoded: {text}") from error
+
+
+# --- in a nursery ----------------------------------------------------------------------------------------------------
+
+
+@final
+class SpawnedChild(Generic[R_co]):
+    """A child that a handler has enqueued: `children.enqueue(...)` answers it. It can be asked after the block."""
+
+    __slots__ = ("_call", "_codec", "_found", "_queue", "id", "kind", "name", "policy")
+
+    def __init__(self, call: JobCall[R_co], name: str, policy: Policy, id: str, queue: str, codec: Codec) -> None:
+        self.name = name
+        """Its name among the job's children, the same at each attempt."""
+        self.id = id
+        """Its id; that of the job which an earlier attempt has made once that is known, after the block."""
+        self.policy = policy
+        """What its failure does."""
+        self.kind: str | None = None
+        """How it had ended when the block was left; None: it had not, or nobody waits for it."""
+        self._call = call
+        self._queue = queue
+        self._codec = codec
+        self._found: Child | None = None
+
+    def __repr__(self) -> str:
+        return f"<SpawnedChild {self.name!r} {self.id} {self.kind or 'open'}>"
+
+    @property
+    def queue(self) -> str:
+        """Its queue."""
+        return self._call.queue
+
+    def settle(self, found: Child) -> None:
+        """Take what was read of it."""
+        self._found, self.id, self.policy = found, found.ref.id, found.ref.policy  # as an earlier attempt has said
+        self.kind = None if found.outcome is None else found.outcome.kind
+
+    @property
+    def failure(self) -> ChildFailure | None:
+        """How it failed; None when it has not."""
+        found = self._found
+        failed = found is not None and found.outcome is not None and found.outcome.failed
+        return ChildFailure.of(found, self._queue) if found is not None and failed else None
+
+    @overload
+    def result(self) -> R_co: ...
+    @overload
+    def result(self, type: Callable[..., T], /) -> T: ...
+    @overload
+    def result(self, type: Any, /) -> Any: ...
+    def result(self, type: Any = None, /) -> Any:
+        """Answer what it returned.
+
+        Args:
+            type: What to make of it; None: what its task says it returns.
+
+        Raises:
+            JobStateError: It has not ended, or nobody waits for it: it is detached, or the block is not over.
+            JobFailedError, JobCancelledError, JobExpiredError: It has failed, been cancelled, or was too late.
+            DecodeError: The result is not of that type.
+        """
+        failure, found = self.failure, self._found
+        if failure is not None:
+            raise failure.raised()
+        if found is None or found.outcome is None or not found.outcome.completed:
+            raise JobStateError("ended", "detached" if self.policy is Policy.DETACH else "open", self.id)
+        codec = self._codec
+        return read_result(found, self._call.read if type is None else lambda data: codec.decode(data, type))
+
+
+class Nursery(Protocol):
+    """What `async with job.nursery() as children:` gives."""
+
+    def enqueue(
+        self, call: JobCall[R], /, *, name: str | None = None, on_failure: str | None = None, detached: bool = False
+    ) -> SpawnedChild[R]:
+        """Enqueue a child. It is sent while the block goes on, in one call with others.
+
+        What the call does not say it has from its parent: the lane; the deadline, if that is earlier; the headers, those
+        of the call counting where both have one.
+
+        Args:
+            call: A task's call.
+            name: Its name among the job's children; None: "0", "1", ... by a count over all nurseries of the job. A name
+                that an earlier attempt has used *is* that child, and nothing is enqueued: so the order of those without a
+                name must be the same at each attempt.
+            on_failure: `fail_parent`: the job is buried when this child fails. `ignore`: it is told, `c.failure`.
+                `run_parent`: the same, and the job goes on at once, without waiting for the others. None: as the nursery
+                says.
+            detached: Whether nobody waits for it, and nothing of it is told.
+
+        Raises:
+            TypeError: It is no call.
+            ValueError: The name was used before in this attempt, the call has a dedup mode, or the flow would be too deep.
+            RuntimeError: The block is over.
+        """
+
+
+def make_child(call: JobCall[R]) -> tuple[JobCall[R], Mapping[str, Any]]:
+    """Answer the call of a child or a follow-up as middleware makes it, and the fields of its options.
+
+    Raises:
+        TypeError: It is no call.
+        ValueError: It has a dedup mode.
+    """
+    if not isinstance(call, JobCall):
+        raise TypeError(f"what is enqueued here is a task's call, such as report.call(), not {shown(call)}")
+    call = passed(call)
+    fields = call.options.fields
+    if fields.get("dedup_mode", "reject") != "reject":
+        raise ValueError(
+            f"dedup_mode {fields['dedup_mode']!r}: a child or a follow-up is refused while another job holds its dedup key"
+        )
+    return call, fields
+
+
+# --- after a job -----------------------------------------------------------------------------------------------------
+
+
+class Stage(Protocol):
+    """What keeps follow-ups until a job has completed."""
+
+    def stage(self, node: Node) -> None:
+        """Keep one."""
+
+
+@final
+class FollowUps:
+    """Jobs that are admitted together with this one's completion, and only if that counts: `job.on_complete`."""
+
+    __slots__ = ("_queue", "_stage")
+
+    def __init__(self, queue: str, stage: Stage) -> None:
+        self._queue = queue
+        self._stage = stage
+
+    def enqueue(self, call: JobCall[Any], /) -> str:
+        """Enqueue a job for when this one has completed. Nothing is sent before the handler has returned.
+
+        Returns:
+            The id that it will have.
+
+        Raises:
+            TypeError: It is no call.
+            ValueError: It has a dedup mode; or there are more than 128, or 256 KiB, of them.
+            LeaseLostError: In a process: its handler has ended.
+
+        Server effect: in the script that completes the job, if and only if that is accepted, a follow-up of the same queue
+            is admitted, and one of another queue is put into the outbox, from which it is delivered. None is if the
+            attempt fails, is stopped, or has lost its lease. One whose dedup key is held is left out.
+        """
+        node = follow_up(call, self._queue)
+        self._stage.stage(node)
+        return node.id if isinstance(node, ForeignNode) else node.job.id
+
+
+def follow_up(call: JobCall[Any], queue: str) -> Node:
+    """Make a follow-up of a job in a queue."""
+    call, _ = make_child(call)
+    job: NewJob = call.options.model(call.task, call.payload)
+    local = LocalNode(job=job)
+    return local if call.queue == queue else ForeignNode(queue=call.queue, id=job.id, nodes=(local,))
+
+
+def too_many(what: str) -> InvalidJobError:
+    """Make the error of follow-ups that do not fit."""
+    return InvalidJobError(
+        f"follow-ups of one job: {what} are more than fit into its completion: let one follow-up enqueue the others"
+    )

@@ -1,0 +1,320 @@
+"""Children of a running job: sent while the block goes on, waited for without a lease (Protocol, section 7).
+
+Theory of operation
+    `enqueue` keeps a child; a task of the block sends what has gathered, a call at a time, under the job's token. A child
+    is known by its name: whatever was sent before, by this attempt or by another, is answered and adds nothing. So a call
+    whose reply is lost is simply made again, and an attempt that dies between spawning and suspending costs nothing: the
+    next one runs from the top, and finds them.
+
+    Leaving the block sends the rest. Then, if a child is open that the job waits for, the handler is cancelled like by any
+    other reason, and the verdict is `suspend`. If none is, what they returned is read, and the handler goes on.
+
+    A body that raises, or is cancelled, suspends nothing and sends nothing more.
+
+If you change this
+    Between the last spawn and the verdict nothing may be owed: a handler may be cancelled, and a process killed, at each
+    await. Nothing here may swallow a cancellation, and an error of the body's must leave as it is, in no group.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+import anyio
+import attrs
+
+from echomq._items import MINTS, taken
+from echomq._options import JobOptions
+from echomq.children import SpawnedChild, check_child_name, check_policy, make_child
+from echomq.errors import InvalidJobError, JobNotFoundError, JobStateError, LeaseLostError, ServerError, UnavailableError
+from echomq.protocol.failures import leaves_of, members
+from echomq.protocol.ids import mint
+from echomq.protocol.kin import Policy
+from echomq.protocol.refusals import COLLISION, STALE
+from echomq.transitions import MAX_CALL_BYTES, MAX_ITEMS, SPAWNER, ForeignNode, LocalNode, spawn
+from echomq.worker.reasons import Reason
+from echomq.worker.signals import Signal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from echomq.protocol.newjob import NewJob
+    from echomq.protocol.refusals import Verdict
+    from echomq.tasks import JobCall
+    from echomq.transitions import Call, Child, Node, Transition
+    from echomq.worker.family import Family
+    from echomq.worker.lease import Lease
+
+R = TypeVar("R")
+
+AGAIN: float = 0.5
+"""Seconds until children are sent again that an outage has kept: the lease says for how long."""
+
+
+@final
+@attrs.frozen
+class _Staged:
+    """A child that has not been sent."""
+
+    child: SpawnedChild[Any]
+    job: NewJob
+
+    def node(self, id: str, lease: Lease) -> Node:
+        """Make its node under an id."""
+        child, job, queue = self.child, attrs.evolve(self.job, id=id), lease.calls.queue
+        if child.queue == queue:
+            return LocalNode(job=job, parent=SPAWNER, name=child.name, policy=child.policy)
+        there = LocalNode(
+            job=job, parent=f"{lease.claimed.id} {queue}", name=child.name, policy=child.policy,
+        )  # fmt: skip
+        return ForeignNode(
+            queue=child.queue, id=id, nodes=(there,), parent=SPAWNER, name=child.name, policy=child.policy
+        )
+
+
+@final
+class LeaseNursery:
+    """One block's children. See `echomq.children.Nursery`."""
+
+    __slots__ = ("_family", "_more", "_over", "_policy", "_progress", "_sending", "_staged", "children", "error", "scope")
+
+    def __init__(self, family: Family, policy: Policy) -> None:
+        self._family = family
+        self._policy = policy
+        self._staged: deque[_Staged] = deque()
+        self._sending = False
+        self._more = Signal()
+        self._progress = Signal()
+        self._over = False
+        self.children: list[SpawnedChild[Any]] = []
+        """All of them."""
+        self.scope = anyio.CancelScope()
+        """Around the body: cancelled when children cannot be sent."""
+        self.error: Exception | None = None
+        """Why they cannot."""
+
+    # --- for the handler ---------------------------------------------------------------------------------------------
+
+    def enqueue(
+        self, call: JobCall[R], /, *, name: str | None = None, on_failure: str | None = None, detached: bool = False
+    ) -> SpawnedChild[R]:
+        """Enqueue a child. See `Nursery.enqueue`."""
+        if self._over:
+            msg = "this nursery's block is over: its children are enqueued within it"
+            raise RuntimeError(msg)
+        policy = self._policy if on_failure is None else check_policy(on_failure)
+        if detached:
+            if on_failure is not None:
+                msg = f"on_failure={on_failure!r} of a detached child: nobody hears of its failure"
+                raise ValueError(msg)
+            policy = Policy.DETACH
+        if name is not None:
+            name = check_child_name(name)
+        call, fields = make_child(call)
+        job = self._inherit(call, dict(fields))
+        family = self._family
+        child = SpawnedChild(call, family.take_name(name), policy, job.id, family.lease.calls.queue, family.codec)
+        self.children.append(child)
+        self._staged.append(_Staged(child, job))
+        self._more.send()
+        return child
+
+    def _inherit(self, call: JobCall[Any], fields: dict[str, Any]) -> NewJob:
+        """Make the job, with what its parent hands down."""
+        lease = self._family.lease
+        record = lease.claimed.record
+        depth = record.depth + 1
+        if depth > lease.calls.max_depth:
+            msg = f"{depth} jobs would be above this child, and max_depth is {lease.calls.max_depth}: does it spawn itself?"
+            raise InvalidJobError(msg)
+        fields.setdefault("lane", record.lane)
+        headers = record.headers
+        if headers:
+            fields["headers"] = {**headers, **fields.get("headers", {})}
+        deadline_ms = record.deadline_ms
+        if deadline_ms is not None and not self._is_earlier(fields.get("deadline"), deadline_ms):
+            fields["deadline"] = str(deadline_ms)
+        return JobOptions({**fields, "depth": depth}).model(call.task, call.payload)
+
+    def _is_earlier(self, deadline: str | None, than_ms: int) -> bool:
+        """Tell whether a deadline, as it is spelled, is before a moment."""
+        if deadline is None:
+            return False
+        if not deadline.startswith("+"):
+            return int(deadline) < than_ms
+        return anyio.current_time() + int(deadline[1:]) / 1000 < self._family.lease.here(than_ms)
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    async def send(self) -> None:
+        """Send what gathers, until cancelled. An error ends the body."""
+        try:
+            while True:
+                while self._staged:
+                    self._sending = True
+                    await self._send(self._take())
+                    self._sending = False
+                    self._progress.send()
+                await self._more.wait()
+        except Exception as error:  # noqa: BLE001 - raised at the end of the block
+            self.error = error
+            self.scope.cancel()
+        finally:
+            self._sending = False
+            self._progress.send()
+
+    async def sent(self) -> None:
+        """Wait until all that was enqueued has been sent, or cannot be."""
+        while (self._staged or self._sending) and self.error is None:
+            await self._progress.wait()
+
+    def close(self) -> None:
+        """Take no more; forget what was not sent."""
+        self._over = True
+        for staged in self._staged:
+            self._family.drop_name(staged.child.name)
+        self._staged.clear()
+        self._progress.send()
+
+    def _take(self) -> list[_Staged]:
+        """Take the next call's children."""
+        taken: list[_Staged] = []
+        room = MAX_CALL_BYTES
+        while self._staged and len(taken) < MAX_ITEMS:
+            room -= self._staged[0].job.size
+            if taken and room < 0:
+                break
+            taken.append(self._staged.popleft())
+        return taken
+
+    async def _send(self, staged: list[_Staged]) -> None:
+        """Spawn some children."""
+        family = self._family
+        ids = [each.job.id for each in staged]
+        for _ in range(MINTS):
+            nodes = [each.node(id, family.lease) for each, id in zip(staged, ids, strict=True)]
+            family.spawned = True
+            try:
+                verdicts = await self._spawn(nodes)
+            except JobStateError as error:
+                word, _, id = error.actual.partition(" ")
+                if word != COLLISION or id not in ids:
+                    raise
+                ids[ids.index(id)] = mint()
+                continue
+            for each, id, verdict in zip(staged, ids, verdicts, strict=True):
+                _heed(each.child, id, verdict)
+            if any(isinstance(node, ForeignNode) for node in nodes):
+                family.lease.calls.owes()
+            return
+        raise taken(ids[0])
+
+    async def _spawn(self, nodes: list[Node]) -> list[Verdict]:
+        """Make the call, again and again while the server is away: by their names, children are spawned once.
+
+        Raises:
+            LeaseLostError: The job is no longer this attempt's; nothing was spawned.
+        """
+        lease = self._family.lease
+        calls, claimed = lease.calls, lease.claimed
+
+        def build(call: Call) -> Transition[list[Verdict]]:
+            return spawn(calls.keys, call, claimed.id, claimed.token, claimed.nonce, nodes)
+
+        while True:
+            try:
+                verdicts: list[Verdict] = await calls.wire.remembered(calls.keys, build, verb="spawn", route="bulk")
+            except UnavailableError:
+                await anyio.sleep(AGAIN)
+            except JobNotFoundError:
+                raise _lost(lease, "gone") from None
+            except ServerError as error:
+                if error.code != STALE or error.message.startswith("call "):
+                    raise
+                raise _lost(lease, error.message or "stale") from None
+            else:
+                return verdicts
+
+    # --- the end of the block ----------------------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Go on if the children have ended; if not, suspend the job, which does not return."""
+        waited = [child for child in self.children if child.policy is not Policy.DETACH]
+        if not waited:
+            return
+        some_open = any(child.kind is None for child in waited)
+        if all(child.kind is None for child in waited) and not self._family.lease.claimed.record.has_children:
+            await self._family.suspend()  # as the first attempt does: there is nothing to be read
+        await self._look(waited, whole=not some_open)
+        if _must_wait(waited):
+            await self._family.suspend()
+        if some_open:
+            await self._look(waited, whole=True)
+
+    async def _look(self, waited: list[SpawnedChild[Any]], *, whole: bool) -> None:
+        """Read how they have ended."""
+        found: dict[str, Child] = {child.name: child for child in await self._family.read(whole=whole)}
+        for child in waited:
+            if child.name in found:
+                child.settle(found[child.name])
+
+
+def _heed(child: SpawnedChild[Any], id: str, verdict: Verdict) -> None:
+    """Take what a spawn answered for a child."""
+    child.id = id
+    if verdict.code == "known":
+        child.id, _, kind = verdict.detail.partition(" ")
+        child.kind = kind or None
+    elif verdict.code == "duplicate":
+        child.kind = "duplicate"
+
+
+def _must_wait(waited: list[SpawnedChild[Any]]) -> bool:
+    """Tell whether the job cannot go on: a child is open, and none has failed that runs it; or one has that buries it."""
+    failed = {child.policy for child in waited if child.failure is not None}
+    if Policy.FAIL_PARENT in failed:
+        return True
+    return Policy.RUN_PARENT not in failed and any(child.kind is None for child in waited)
+
+
+def _lost(lease: Lease, word: str) -> LeaseLostError:
+    """End the lease: the same word as a renewal's."""
+    lease.stop(Reason.LEASE_LOST, word)
+    return LeaseLostError(word, lease.claimed.id, lease.claimed.token)
+
+
+@asynccontextmanager
+async def open_nursery(family: Family, policy: Policy) -> AsyncIterator[LeaseNursery]:
+    """Be a nursery's block."""
+    nursery = LeaseNursery(family, policy)
+    family.nurseries.append(nursery)
+    own: BaseException | None = None
+    ended: BaseException | None = None
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(nursery.send)
+            try:
+                with nursery.scope:
+                    yield nursery
+                    await nursery.sent()
+            except BaseException as error:
+                own = error
+                raise
+            tasks.cancel_scope.cancel()
+    except BaseException as error:  # noqa: BLE001 - raised below
+        # The task group is our own affair: an exception of the body leaves as it is, not in a group.
+        ended = own if own is not None and members(error) == (own,) else error
+    finally:
+        nursery.close()
+        family.nurseries.remove(nursery)
+    if nursery.error is not None and (ended is None or _is_cancellation(ended)):
+        raise nursery.error
+    if ended is not None:
+        raise ended
+    await nursery.leave()
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    return all(isinstance(leaf, anyio.get_cancelled_exc_class()) for leaf in leaves_of(error))
