@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, 
 
 import attrs
 
+from echomq._alerts import OnDead
 from echomq._app_schedules import AppSchedules, check_origin
 from echomq._bulk import EnqueueStream
 from echomq._options import JobOptions
@@ -122,6 +123,8 @@ class App:
         """Functions around what is handled: `@app.around_handling` adds one. See `AroundHandling`."""
         self.provide: Final = Providers()
         """What workers open for handlers that ask for it: `@app.provide` adds one. See `Providers`."""
+        self.on_dead: Final = OnDead(self)
+        """Tasks that are told of dead jobs: `@app.on_dead` declares one. See `OnDead`."""
         self._unavailable_after = unavailable_after
         self._name = name
         self._tasks: dict[str, Task[Any, Any]] = {}
@@ -235,6 +238,8 @@ class App:
             if task.name in self._tasks:
                 taken = self._tasks[task.name].function
                 raise ValueError(f"the task name {task.name!r} is taken by {taken!r}: give {function!r} another")
+            if task.name in self.on_dead.names:
+                raise ValueError(f"the task name {task.name!r} is taken by one of on_dead: give {function!r} another")
             for other in self._tasks.values():
                 if other.queue == task.queue and (other.batch or task.batch):
                     owner, guest = (other, task) if other.batch else (task, other)
@@ -324,7 +329,7 @@ class App:
         """
         if self._opening is not None and self._pid == os.getpid():
             raise RuntimeError("this app is open already: open it once, where the program starts, and share it")
-        for task in self._tasks.values():
+        for task in (*self._tasks.values(), *self.on_dead.tasks):
             task.check()
         opening = open_client(
             self.url,

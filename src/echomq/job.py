@@ -116,8 +116,11 @@ class _Facts:
 
     @property
     def cancel_reason(self) -> str | None:
-        """Why: `timeout`, `cancelled`, `lease_lost`, `shutdown`, `parent_ended` (the job above it in its flow is over) or
-        `suspended` (it waits for its children, see `Job.nursery`); None while it is not being stopped."""
+        """Why, in a word; None while it is not being stopped.
+
+        `timeout`, `cancelled` (by a person), `lease_lost`, `shutdown`, `parent_ended` (the job above it in its flow is
+        over), or `suspended` (it waits for its children, see `Job.nursery`).
+        """
         return self._notes.reason
 
 
@@ -197,7 +200,7 @@ class Job(_Facts):
     # --- children ----------------------------------------------------------------------------------------------------
 
     @overload
-    async def children_results(self) -> dict[str, Any]: ...
+    async def children_results(self, /) -> dict[str, Any]: ...
     @overload
     async def children_results(self, type: Callable[..., T], /) -> dict[str, T]: ...
     @overload
@@ -237,7 +240,7 @@ class Job(_Facts):
         return await self._notes.family.outstanding()
 
     @overload
-    async def previous_result(self) -> Any: ...
+    async def previous_result(self, /) -> Any: ...
     @overload
     async def previous_result(self, type: Callable[..., T], /) -> T: ...
     @overload
@@ -316,7 +319,7 @@ class SyncJob(_Facts):
         self._notes.log(line)
 
     @overload
-    def children_results(self) -> dict[str, Any]: ...
+    def children_results(self, /) -> dict[str, Any]: ...
     @overload
     def children_results(self, type: Callable[..., T], /) -> dict[str, T]: ...
     @overload
@@ -334,7 +337,7 @@ class SyncJob(_Facts):
         return self._notes.family.outstanding()
 
     @overload
-    def previous_result(self) -> Any: ...
+    def previous_result(self, /) -> Any: ...
     @overload
     def previous_result(self, type: Callable[..., T], /) -> T: ...
     @overload

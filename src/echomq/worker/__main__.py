@@ -110,10 +110,11 @@ def check_app(app: App, queues: tuple[str, ...], settings: WorkerOptions) -> Non
         raise ValueError(msg)
     for queue in queues:
         check_served(app, check_queue_name(queue))
-    for task in app.tasks.values():
+    told = app.on_dead.tasks
+    for task in (*app.tasks.values(), *told):
         task.check()
     served = queues or app.queues
-    app.provide.plan(task for task in app.tasks.values() if task.queue in served)
+    app.provide.plan((*(task for task in app.tasks.values() if task.queue in served), *told))
     for queue in served:
         find_batch({task.name: task for task in app.tasks.values() if task.queue == queue}, settings)
     parse(server_url(app.url))

@@ -9,6 +9,7 @@ import anyio
 import anyio.abc
 
 from echomq.app import App
+from echomq.worker.alerts import Alerts
 from echomq.worker.options import WorkerOptions
 from echomq.worker.raw import RawHandler
 from echomq.worker.run import Worker
@@ -73,13 +74,18 @@ async def run_worker(
             for name in names:
                 check_served(source, name)
             around: Iterable[Callable[..., Any]] = source.around_handling
-            providers = source.provide.plan(task for task in tasks if task.queue in names)
+            told = {name: task for name in names if (task := source.on_dead.of(name)) is not None}
+            providers = source.provide.plan((*(task for task in tasks if task.queue in names), *told.values()))
             app = source if source.is_open else await stack.enter_async_context(source)
             handlers: dict[QueueKeys, dict[str, Handler]] = {
                 app.queue(name).keys: {task.name: task for task in tasks if task.queue == name} for name in names
             }
+            for keys, of_queue in handlers.items():
+                if keys.queue in told:
+                    of_queue[told[keys.queue].name] = told[keys.queue]
             wire, codec = app.client.wire, app.codec
-            beside = (app.schedules.keep_trying,)
+            alerts = Alerts(wire, {keys: told[keys.queue].name for keys in handlers if keys.queue in told})
+            beside = (app.schedules.keep_trying, alerts.run)
         else:
             if handler is None:
                 msg = "a queue needs a handler: run_worker(queue, handler)"

@@ -283,7 +283,8 @@ def _kept_step(verdict: Verdict) -> int | None:
 async def shielded(note: Callable[..., Awaitable[T]], *values: Any) -> T:
     """Do something on behalf of a thread: its call runs in the scope of whoever waits for it, which may be cancelled."""
     with anyio.CancelScope(shield=True):
-        return await note(*values)
+        answer = await note(*values)
+    return answer  # noqa: RET504 - not within the block, which looks as if it might swallow an error
 
 
 @final

@@ -28,7 +28,14 @@ import attrs
 from echomq._items import MINTS, taken
 from echomq._options import JobOptions
 from echomq.children import SpawnedChild, check_child_name, check_policy, make_child
-from echomq.errors import InvalidJobError, JobNotFoundError, JobStateError, LeaseLostError, ServerError, UnavailableError
+from echomq.errors import (
+    InvalidJobError,
+    JobNotFoundError,
+    JobStateError,
+    LeaseLostError,
+    ServerError,
+    UnavailableError,
+)
 from echomq.protocol.failures import leaves_of, members
 from echomq.protocol.ids import mint
 from echomq.protocol.kin import Policy
@@ -78,7 +85,18 @@ class _Staged:
 class LeaseNursery:
     """One block's children. See `echomq.children.Nursery`."""
 
-    __slots__ = ("_family", "_more", "_over", "_policy", "_progress", "_sending", "_staged", "children", "error", "scope")
+    __slots__ = (
+        "_family",
+        "_more",
+        "_over",
+        "_policy",
+        "_progress",
+        "_sending",
+        "_staged",
+        "children",
+        "error",
+        "scope",
+    )
 
     def __init__(self, family: Family, policy: Policy) -> None:
         self._family = family

@@ -27,6 +27,7 @@ import attrs
 
 from echomq._logs import Told, get_logger
 from echomq.errors import EchoMQError
+from echomq.worker.delivery import Round
 from echomq.worker.signals import Signal
 
 if TYPE_CHECKING:
@@ -118,12 +119,12 @@ class OutboxPump:
             taken: int | None = None
             pause = 0.0
             try:
-                taken, next_at = await self._deliver(line)
-            except EchoMQError as error:
+                taken, next_at = await Round(line.calls, line.told).run()
+            except (EchoMQError, ValueError) as error:  # ValueError: an entry that is torn
                 line.failures += 1
                 pause = self._backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP)
                 line.called = line.called or called
-                if line.told.is_new(str(error)):
+                if line.told.is_new(str(error)):  # "": of the queue itself
                     _log.warning("outbox_not_read", queue=line.calls.queue, error=str(error))
             else:
                 line.failures = 0

@@ -219,7 +219,14 @@ class Worker:
                 async with self._processes, anyio.create_task_group() as tasks:
                     self._tasks, self._spawn, self._scope = tasks, spawner(tasks), scope_class(tasks)
                     async with anyio.create_task_group() as service:
-                        parts = (self._timers.run, self._watchdog.run, self._pump, self._timetable.run, self._outbox.run, self._control)
+                        parts = (
+                            self._timers.run,
+                            self._watchdog.run,
+                            self._pump,
+                            self._timetable.run,
+                            self._outbox.run,
+                            self._control,
+                        )
                         for part in (*parts, *self._beside, self._resources.hold, self._claim):
                             service.start_soon(self._guard, part, name=f"echomq {part.__name__.strip('_')}")
                         if self.options.health_port is not None:

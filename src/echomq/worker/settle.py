@@ -196,7 +196,7 @@ class Settler:
         """Send a failure in the place of a completion that was refused."""
         try:
             sent = self._failed(lease, error, lease.handler)
-        except Exception:  # a torn row
+        except Exception:  # noqa: BLE001 - a torn row, and we are in the reader
             _log.exception("verdict_failed", **self._names(lease))
             sent = self._last_word(lease, error, lease.handler)
         self._keep(lease, *sent)
@@ -229,7 +229,7 @@ class Settler:
             result: bytes | EncodeError = b""
             row = c.record.row
             # Its parent reads it, too.
-            if handler is not None and (b"parent" in row or b"result_ttl_ms" in row and c.record.result_ttl_ms):
+            if handler is not None and (b"parent" in row or (b"result_ttl_ms" in row and c.record.result_ttl_ms)):
                 result = self._result(outcome.value, handler)
             if isinstance(result, EncodeError):
                 return self._failed(lease, result, handler)
