@@ -1,4 +1,4 @@
-"""The jobs of the demonstration: the checksum of one file.
+"""The jobs of the demonstration: the checksum of one file, and the sums of a directory and of the tree.
 
 This is all that an application writes for its workers. They are started with::
 
@@ -13,7 +13,7 @@ import os
 import attrs
 
 from echomq.app import App
-from echomq.job import SyncJob
+from echomq.job import Job, SyncJob
 
 app = App()
 
@@ -40,3 +40,28 @@ def checksum(job: SyncJob, path: bytes) -> Digest:
     with open(path, "rb") as file:  # noqa: PTH123 - pathlib knows no names in bytes
         digest = hashlib.file_digest(file, "sha256")
         return Digest(digest.hexdigest(), file.tell(), os.getpid(), job.attempt)
+
+
+@attrs.frozen
+class Sum:
+    """What a directory's files, or all directories, come to."""
+
+    files: int
+    """Files with a digest."""
+    size: int
+    """Their bytes."""
+
+
+# A parent: it runs when its files' jobs have ended, on what they returned. A file without a digest does not count.
+@app.task(queue="checksums", max_attempts=1, result_ttl=3600)
+async def sum_directory(job: Job) -> Sum:
+    """Sum up the files of a directory."""
+    digests = await job.children_results(Digest)
+    return Sum(len(digests), sum(digest.size for digest in digests.values()))
+
+
+@app.task(queue="checksums", max_attempts=1, result_ttl=3600)
+async def sum_tree(job: Job) -> Sum:
+    """Sum up all directories."""
+    sums = await job.children_results(Sum)
+    return Sum(sum(each.files for each in sums.values()), sum(each.size for each in sums.values()))

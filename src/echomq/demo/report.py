@@ -10,6 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
+from echomq.cli.flow import draw
+from echomq.demo.jobs import Sum
 from echomq.demo.listing import Listing, show
 from echomq.demo.run import Tally
 
@@ -59,6 +61,8 @@ class RichDisplay:
 def verdict(listing: Listing, tally: Tally) -> bool:
     """Tell whether every file has a digest and every digest is right."""
     whole = len(tally.digests) == len(listing.files)
+    if listing.files and tally.total != Sum(len(tally.digests), sum(digest.size for digest in tally.digests.values())):
+        return False  # what the jobs summed up is not what they found
     return whole and not (tally.failures or tally.mismatches or listing.unlisted)
 
 
@@ -71,6 +75,9 @@ def print_report(console: Console, listing: Listing, tally: Tally) -> None:
     if len(wrong) > SHOWN:
         console.print(Text(f"wrong: and {len(wrong) - SHOWN} more", style="red"))
     console.print(_table(listing, tally))
+    if tally.tree is not None:
+        console.print(Text("the flow, of which some jobs are shown: echomq flow draws any"))
+        draw(console, tally.tree, asked="")
     good = verdict(listing, tally)
     agree = len(tally.digests) - len(tally.mismatches)
     text = f"{agree:,} of {len(listing.files):,} digests are there and agree with a direct computation"
@@ -89,6 +96,8 @@ def _table(listing: Listing, tally: Tally) -> Table:
     if listing.unlisted:
         table.add_row("directories not listed", f"{len(listing.unlisted):,}")
     table.add_section()
+    if tally.total is not None:
+        table.add_row("files and bytes summed up by jobs", f"{tally.total.files:,}, {tally.total.size:,}")
     table.add_row("jobs completed", f"{len(tally.digests):,}")
     table.add_row("jobs failed", f"{len(tally.failures):,}")
     killed = tally.killed.pid if tally.killed is not None else None
@@ -97,7 +106,7 @@ def _table(listing: Listing, tally: Tally) -> Table:
     table.add_section()
     held = f"{len(tally.held):,}" if tally.killed is not None else "nobody was killed: done too soon"
     table.add_row("jobs held by the killed worker", held)
-    table.add_row("jobs recovered (attempts above one)", f"{len(tally.recovered):,}")
+    table.add_row("checksums recovered (attempts above one)", f"{len(tally.recovered):,}")
     table.add_row("stalls counted by the queue", f"{tally.stalled:,}")
     table.add_section()
     rate = f" ({len(tally.digests) / tally.seconds:,.0f} jobs/s)" if tally.seconds else ""

@@ -1,8 +1,9 @@
-"""The demonstration itself: jobs of files, two workers, one of which is killed, and a check of everything."""
+"""The demonstration itself: a flow of files and directories, two workers, one of which is killed, and a check of it all."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,17 +14,22 @@ import anyio.to_thread
 import attrs
 
 from echomq.demo import jobs
-from echomq.demo.jobs import Digest, checksum
-from echomq.demo.listing import Listing
+from echomq.demo.jobs import Digest, Sum, checksum, sum_directory, sum_tree
+from echomq.demo.listing import Listing, show
 from echomq.demo.workers import Worker, open_worker
 from echomq.embedded import open_server_async
 from echomq.errors import EchoMQError
+from echomq.flow_tree import FlowTree, TreeLimits
+from echomq.flows import Flow, child, flow
+from echomq.protocol.kin import MAX_CHILD_NAME
 from echomq.queue import Queue
 from echomq.results import JobHandle
 
 KILL_AT: Final = 0.4
 """The part of the jobs that has ended when one worker is killed."""
 _POLL: Final = 0.02
+_SUMMED: Final = 30.0
+"""Seconds that the sums may take when the last file is done."""
 _FROZEN: Final = 0.05
 """Seconds that a frozen worker's last words may take to the server: a loopback takes well under a millisecond."""
 
@@ -69,6 +75,10 @@ class Tally:
     """How many results came from each worker, by process id."""
     seconds: float = 0.0
     """From the first enqueue to the last result."""
+    total: Sum | None = None
+    """What the job at the top made of all directories; None when it came to nothing."""
+    tree: FlowTree | None = None
+    """The flow as it was then, cut to some of its jobs."""
 
 
 async def run(listing: Listing, display: Display) -> Tally:
@@ -115,18 +125,14 @@ async def _guard(*workers: Worker) -> AsyncIterator[None]:
 
 
 async def _work(listing: Listing, victim: Worker, tally: Tally, display: Display) -> None:
-    app, files = jobs.app, listing.files
-    display.begin("jobs", len(files))
+    app = jobs.app
+    display.begin("jobs", len(listing.files))
     started = time.monotonic()
-    paths: dict[str, bytes] = {}
-    handles: list[JobHandle[Digest]] = []
-    for path, answer in zip(files, await app.enqueue_many(checksum.call(path) for path in files), strict=True):
-        if isinstance(answer, EchoMQError):
-            tally.failures[path] = f"not enqueued: {answer}"
-            display.advance()
-        else:
-            handles.append(answer)
-            paths[answer.id] = path
+    flow_handle = await app.flows.add(_flow(listing))
+    handles: list[JobHandle[Digest]] = [
+        file.job for each in flow_handle.children.values() for file in each.children.values()
+    ]
+    paths = dict(zip((handle.id for handle in handles), _in_order(listing), strict=True))
     queue = app.queue(checksum.queue)
     recovered: set[str] = set()
     async with anyio.create_task_group() as tasks:
@@ -140,10 +146,51 @@ async def _work(listing: Listing, victim: Worker, tally: Tally, display: Display
             tally.shares[outcome.worker] = tally.shares.get(outcome.worker, 0) + 1
             if outcome.attempt > 1:
                 recovered.add(handle.id)
+        try:
+            tally.total = await flow_handle.result(timeout=_SUMMED)
+        except (EchoMQError, TimeoutError) as error:
+            display.say(f"the sum of the tree: {error}")
         tasks.cancel_scope.cancel()
     tally.seconds = time.monotonic() - started
+    tally.tree = await app.flows.tree(flow_handle, limits=TreeLimits(depth=2, breadth=4))
     tally.recovered = frozenset(recovered)
     tally.stalled = (await queue.counts()).totals.get("stalled", 0)
+
+
+def _by_directory(listing: Listing) -> dict[str, list[bytes]]:
+    """Answer the files of each directory, by a name that a child may have."""
+    found: dict[bytes, list[bytes]] = {}
+    for path in listing.files:
+        found.setdefault(os.path.dirname(path), []).append(path)  # noqa: PTH120 - in bytes
+    named: dict[str, list[bytes]] = {}
+    for number, (directory, files) in enumerate(found.items()):
+        name = show(os.path.relpath(directory, listing.root))
+        fits = len(os.fsencode(name)) <= MAX_CHILD_NAME and name.isprintable()
+        named[name if fits and name not in named and _is_text(name) else f"directory {number}"] = files
+    return named
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8
+        return False
+    return True
+
+
+def _in_order(listing: Listing) -> list[bytes]:
+    return [path for files in _by_directory(listing).values() for path in files]
+
+
+def _flow(listing: Listing) -> Flow:
+    """Make a job of each file, one of each directory that waits for its files, and one that waits for all directories."""
+    return flow(
+        sum_tree.call(),
+        {
+            name: flow(sum_directory.call(), [child(checksum.call(path), on_failure="ignore") for path in files])
+            for name, files in _by_directory(listing).items()
+        },
+    )
 
 
 async def _kill_in_the_middle(queue: Queue, victim: Worker, total: int, tally: Tally, display: Display) -> None:
