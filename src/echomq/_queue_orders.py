@@ -54,7 +54,7 @@ class QueueOrders(QueueBase):
 
         Args:
             only_unset: Leave what is set already as it is: the word of a program, where the operator's wins.
-            settings: `events`, `limit`, `rate`, `max_size`, `dead_max`, `dead_age`, `done_max`: see `QueueOptions`.
+            settings: `events`, `limit`, `rate`, `max_size`, `dead_max`, `dead_age`, `done_max`, `on_dead`: see `QueueOptions`.
 
         Returns:
             Whether anything changed.

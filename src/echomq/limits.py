@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 import attrs
 
 from echomq.protocol._convert import shown
-from echomq.protocol.keys import check_lane_name
+from echomq.protocol.keys import check_lane_name, check_task_name
 from echomq.protocol.newjob import MAX_COUNT
 from echomq.protocol.times import to_ms, to_seconds
 from echomq.transitions import RateLimit
@@ -106,6 +106,7 @@ class QueueOptions(TypedDict, total=False):
     | `dead_max` | how many dead jobs are kept: 1 to 10^9, 10,000 without a setting. The oldest go first, but none within a day of its death |
     | `dead_age` | for how long dead jobs are kept: seconds or a timedelta, 1 ms to a century; 90 days without a setting |
     | `done_max` | how many ended jobs with results are kept, however long their `result_ttl`: 1 to 10^9, 100,000 without a setting. Those whose time is over soonest go first |
+    | `on_dead` | the task that is told of each death in the queue, as a job of it; workers of an app with `@app.on_dead` set it |
     """
 
     events: EventLevel | None
@@ -115,6 +116,7 @@ class QueueOptions(TypedDict, total=False):
     dead_max: int | None
     dead_age: float | dt.timedelta | None
     done_max: int | None
+    on_dead: str | None
 
 
 class LaneOptions(TypedDict, total=False):
@@ -151,6 +153,8 @@ class QueueSettings:
     """For how many seconds dead jobs are kept (90 days without a setting)."""
     done_max: int
     """How many results are kept (100,000 without a setting)."""
+    on_dead: str | None
+    """The task that is told of deaths; None: none is."""
     paused: bool
     """Whether it is paused."""
     closed_for: float
@@ -173,6 +177,7 @@ class QueueSettings:
             dead_max=DEAD_MAX if found.dead_max is None else found.dead_max,
             dead_age=DEAD_AGE if found.dead_age_ms is None else to_seconds(found.dead_age_ms),
             done_max=DONE_MAX if found.done_max is None else found.done_max,
+            on_dead=found.on_dead,
             paused=found.paused_ms > 0,
             closed_for=to_seconds(max(0, limits.until_ms - found.now_ms)),
             closed=("paused", *found.closed) if found.paused_ms else found.closed,
@@ -264,6 +269,7 @@ _QUEUE: Final[Mapping[str, Callable[[Any], str]]] = {
     "dead_max": partial(_int, "dead_max", low=1, high=MAX_KEPT),
     "dead_age": _dead_age,
     "done_max": partial(_int, "done_max", low=1, high=MAX_KEPT),
+    "on_dead": check_task_name,
 }
 _LANE: Final[Mapping[str, Callable[[Any], str]]] = {
     "weight": partial(_int, "weight", low=1, high=MAX_WEIGHT),

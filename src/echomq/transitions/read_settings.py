@@ -38,6 +38,8 @@ class Settings:
     """For how long dead jobs are kept, ms; None: as long as without a setting."""
     done_max: int | None = None
     """How many results are kept; None: as many as without a setting."""
+    on_dead: str | None = None
+    """The task that is told of deaths; None: none is."""
 
 
 def read_settings(keys: QueueKeys, call: Call) -> Transition[Settings]:
@@ -58,6 +60,7 @@ def read_settings(keys: QueueKeys, call: Call) -> Transition[Settings]:
             dead_max=int(reply[7]) if reply[7] else None,
             dead_age_ms=int(reply[8]) if reply[8] else None,
             done_max=int(reply[9]) if reply[9] else None,
+            on_dead=reply[10].decode() or None,
         )
 
     return Transition("read_settings", keys, (call.client, 0), read)
