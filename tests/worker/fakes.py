@@ -32,7 +32,7 @@ class FakeCalls:
     queue = "q"
 
     def __init__(self) -> None:
-        for verb in ("extend", "complete", "fail", "release", "snooze", "end", "rate_limited"):
+        for verb in ("extend", "complete", "fail", "release", "snooze", "end", "rate_limited", "suspend"):
             setattr(self, verb, FakeGroup(verb))
 
     def __getattr__(self, verb: str) -> FakeGroup:

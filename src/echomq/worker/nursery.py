@@ -39,7 +39,7 @@ from echomq.errors import (
 from echomq.protocol.failures import leaves_of, members
 from echomq.protocol.ids import mint
 from echomq.protocol.kin import Policy
-from echomq.protocol.refusals import COLLISION, STALE
+from echomq.protocol.refusals import COLLISION, GONE, STALE
 from echomq.transitions import MAX_CALL_BYTES, MAX_ITEMS, SPAWNER, ForeignNode, LocalNode, spawn
 from echomq.worker.reasons import Reason
 from echomq.worker.signals import Signal
@@ -249,9 +249,10 @@ class LeaseNursery:
             except JobNotFoundError:
                 raise _lost(lease, "gone") from None
             except ServerError as error:
-                if error.code != STALE or error.message.startswith("call "):
+                word = _fenced(error)
+                if word is None:
                     raise
-                raise _lost(lease, error.message or "stale") from None
+                raise _lost(lease, word) from None
             else:
                 return verdicts
 
@@ -295,6 +296,14 @@ def _must_wait(waited: list[SpawnedChild[Any]]) -> bool:
     if Policy.FAIL_PARENT in failed:
         return True
     return Policy.RUN_PARENT not in failed and any(child.kind is None for child in waited)
+
+
+def _fenced(error: ServerError) -> str | None:
+    """Read from a refusal of the whole call that the fence has refused it: why; None when it is another one."""
+    if error.code == STALE and not error.message.startswith("call "):
+        return error.message.partition(" (")[0] or "stale"
+    # A server puts a word of its own before an error of one word.
+    return "gone" if error.message.startswith(GONE) else None
 
 
 def _lost(lease: Lease, word: str) -> LeaseLostError:

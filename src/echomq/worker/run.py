@@ -299,8 +299,10 @@ class Worker:
         if reply.owed:
             calls.owes()
         handlers, together = self._handlers[calls.queue], list[Lease]()
-        scope = self._scope if calls.batch is None else ItemScope
         for claimed in reply.jobs:
+            handler = None if calls.batch is None else handlers.get(claimed.record.task)
+            gathered = handler is not None and handler.batch is not None  # not what is told of dead jobs
+            scope = ItemScope if gathered else self._scope
             lease = Lease(calls, claimed, now_ms=reply.now_ms, sent_at=sent_at, deadline=deadline, scope=scope)
             if not open_ or self._spawn is None:
                 self._settler.release(lease)
@@ -309,8 +311,7 @@ class Worker:
             else:
                 self._leases.add(lease)
                 self._heartbeat.watch(lease, sent_at)
-                handler = None if calls.batch is None else handlers.get(claimed.record.task)
-                if handler is None or handler.batch is None:
+                if not gathered:
                     self._spawn(self._run_lease, lease)
                 elif lease is self._last.current:
                     self._begin_batch([lease])  # what it kills must not be in its hands too
