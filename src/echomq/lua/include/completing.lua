@@ -12,7 +12,8 @@ local function unsettled(id, row)
 end
 -- Follow-ups come with the completion or not at all; one whose dedup key is taken stays out.
 local function follow(packed)
-  local words = words_of(packed)
+  local fine, words = pcall(words_of, packed)
+  if not fine then return 'EMQKIND follow: its nodes are malformed' end --!guard follow-whole
   local nodes, wrong = read_nodes(words, 1)
   if nodes then nodes, wrong = admit_nodes(words, nodes, {}) end
   return not nodes and wrong or nil

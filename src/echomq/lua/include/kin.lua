@@ -20,8 +20,8 @@ local function begin(id, row, due_ms)
   place(id, row, 'pending', -row.priority)
   return 'pending'
 end
--- What is known of a parent of many children that end in one call: whether it waits, and for how many. Forgotten when
--- anything else is done with it.
+-- What is known of a parent of many children that end in one call: that it waits, and for how many. Forgotten when it is
+-- looked at, as it is when anything else is done with it.
 local known_parents = {}
 -- Looks at a waiting parent: is it over, may it run? Answers where it is then.
 local function consider(id)
@@ -49,7 +49,6 @@ local function receive(id, name, child, text)
   local known, policy = string.match(call('HGET', key .. ':children', name) or '', LINK.child)
   if known ~= child then return 'gone' end --!guard stranger
   local good = string.sub(text, 1, 10) == 'completed '
-  known_parents[id] = nil --!write forget-parent-told
   if call('HSETNX', key .. ':results', name, text) == 0 then --!guard told
     -- A failure may yet be made good, by a child that was redriven; that is no news to a parent that has gone on.
     local had = string.match(call('HGET', key .. ':results', name), '^%S+')
@@ -69,22 +68,22 @@ local function receive(id, name, child, text)
 end
 -- The same for a child of this queue that has completed, as nearly all do: the parent is looked at once a call, and again
 -- when none of its children is left. Answers whether that was all.
-local function receive_good(id, name, text)
+local function receive_good(id, name, child, text)
   local parent = known_parents[id]
   if not parent then
     local key = row_key(id)
-    parent = { results = key .. ':results', waits = call('HGET', key, 'state') == 'waiting' }
+    parent = { children = key .. ':children', results = key .. ':results', waits = call('HGET', key, 'state') == 'waiting' }
     if not parent.waits then return false end --!guard good-waiting
     parent.open = open_children(id)
     known_parents[id] = parent
   end
+  if string.match(call('HGET', parent.children, name) or '', '^%S+') ~= child then return false end --!guard good-stranger
   if call('HSETNX', parent.results, name, text) == 0 then return false end --!guard good-told
   parent.open = parent.open - 1 --!write good-open
   if parent.open <= 0 then consider(id) end --!guard good-last
   return true
 end
 function ended(id, row, kind, reason, body)
-  known_parents[id] = nil --!write forget-ended
   if row.children and open_children(id) > 0 then --!guard sweep
     owe(NOW, 'sweep:' .. id, 'sweep', '', id, '0', kind == 'dead' and 'dead' or 'ended')
   end
@@ -96,7 +95,7 @@ function ended(id, row, kind, reason, body)
     cascade = cascade + 1
     -- Whatever is wrong with the parent does not keep the child from ending.
     local fine, told = kind == 'completed', false
-    if fine then fine, told = pcall(receive_good, parent, name, text) end
+    if fine then fine, told = pcall(receive_good, parent, name, id, text) end
     if not told then fine = pcall(receive, parent, name, id, text) end
     cascade = cascade - 1
     if fine then return end --!guard tell-later

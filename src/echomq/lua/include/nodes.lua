@@ -55,10 +55,10 @@ local function read_nodes(words, at, spawner)
       at = at + 7
     end
     wrong = wrong or check(words, node, nodes, spawner)
-    local named = node.above .. ' ' .. node.name
-    if not wrong and node.above ~= '' and names[named] then wrong = 'name ' .. node.name end --!guard node-twice
+    local named = not wrong and node.above ~= '' and node.above .. ' ' .. node.name
+    if named and names[named] then wrong = 'name ' .. node.name end --!guard node-twice
     if wrong then return nil, 'EMQKIND ' .. wrong end
-    names[named] = true
+    if named then names[named] = true end
     nodes[n] = node
   end
   return nodes
