@@ -37,11 +37,18 @@ class Bench:
     """One scenario's queue. `producer`, `worker` and `other` are clients with tags of their own."""
 
     def __init__(
-        self, server: redis.Redis, *, prefix: str = "emq-proof", scripts: Mapping[str, Script] | None = None
+        self,
+        server: redis.Redis,
+        *,
+        prefix: str = "emq-proof",
+        scripts: Mapping[str, Script] | None = None,
+        keys: QueueKeys | None = None,
     ) -> None:
         self.server = server
-        self.ground = Playground(server, prefix=prefix, scripts=scripts)
+        self.ground = Playground(server, prefix=prefix, scripts=scripts, keys=keys)
         self.keys: QueueKeys = self.ground.keys
+        self.queues: dict[str, Bench] = {self.keys.queue: self}
+        """This queue, and those beside it, by name."""
         self.drivers: list[Driver] = []
         self.producer, self.worker, self.other = self.client(), self.client(), self.client()
         self.checks = 0
@@ -54,10 +61,20 @@ class Bench:
         self.drivers.append(self.ground.client(numbered=numbered, tag=tag))
         return self.drivers[-1]
 
+    def beside(self, name: str) -> Bench:
+        """Answer the bench of another queue under the same prefix, made when it is first asked for."""
+        if name not in self.queues:
+            keys = QueueKeys(prefix=self.keys.prefix, queue=name)
+            other = Bench(self.server, scripts=self.ground.scripts, keys=keys)
+            other.queues = self.queues
+            self.queues[name] = other
+        return self.queues[name]
+
     @property
     def verbs(self) -> set[str]:
-        """Which verbs have been run."""
-        return {verb for driver in self.drivers for verb, sent in driver.sent.items() if sent}
+        """Which verbs have been run, in any of the queues."""
+        drivers = (driver for bench in self.queues.values() for driver in bench.drivers)
+        return {verb for driver in drivers for verb, sent in driver.sent.items() if sent}
 
     # --- doing -------------------------------------------------------------------------------
 

@@ -29,6 +29,10 @@ LEASE_MS: Final = 600_000
 """Ten minutes: no lease of a proof ends by itself; one that shall end has its score moved into the past."""
 
 
+_SCRIPTS: Final = {"flow_receive": "flow_add"}
+"""Verbs that share another one's script, and with it the numbers of its calls."""
+
+
 @final
 class CallRefusedError(EchoMQError):
     """A whole call was refused with one of the protocol's words."""
@@ -125,7 +129,8 @@ class Driver:
 
     def plain(self, verb: str, *arguments: Any, **options: Any) -> Any:
         """Run a verb that carries no items, by its name."""
-        return self.run(getattr(transitions, verb)(self.keys, self.call(verb), *arguments, **options))
+        number = self.call(_SCRIPTS.get(verb, verb))
+        return self.run(getattr(transitions, verb)(self.keys, number, *arguments, **options))
 
     def bare(self, verb: str, *arguments: bytes | str | int) -> Any:
         """Run a verb with arguments as given, well formed or not; answers the raw reply."""

@@ -21,7 +21,7 @@ MOST_OPEN: Final = 8
 
 _TYPES: Final = {
     "meta": "hash", "counts": "hash", "wake": "list", "events": "stream", "ring": "list", "closed": "zset",
-    "lanes": "hash", "schedules": "zset", **dict.fromkeys(SETS, "zset"),
+    "lanes": "hash", "schedules": "zset", "outbox": "zset", "outbox:entries": "hash", **dict.fromkeys(SETS, "zset"),
 }  # fmt: skip
 _NUMBERS: Final = (
     "since", "attempts", "failures", "stalls", "log_bytes", "log_lines", "expires_ms", "deadline_ms", "slot",
@@ -137,7 +137,7 @@ def _scores(snap: Snapshot) -> Iterator[str]:
         for id, score in snap.zset(name).items():
             if score != -int(snap.row(id).get("priority", "0")):
                 yield f"{id} is pending with score {score} and priority {snap.row(id).get('priority', '0')}"
-    for name in ("active", "schedule", "dead", "done"):
+    for name in ("active", "schedule", "dead", "done", "waiting"):
         for id, score in snap.zset(name).items():
             if score % 1 or not 0 <= score < 1e14:
                 yield f"{id} is in {name} with score {score}, which is no moment in ms"
@@ -158,6 +158,10 @@ def _owners(snap: Snapshot) -> Iterator[str]:
         elif head == "job" and rest.endswith(":log"):
             if entry.kind != "list" or not snap.row(rest.removesuffix(":log")):
                 yield f"{suffix} has no row, or is no list"
+        elif head == "job" and rest.partition(":")[2] in {"children", "results", "held"}:
+            kind = "list" if rest.endswith(":held") else "hash"
+            if entry.kind != kind or entry.ttl:
+                yield f"{suffix} is a {entry.kind}{' with a TTL' if entry.ttl else ''}"
         elif rest and (head == "schedule" or (head == "job" and ":" not in rest)):
             if entry.kind != "hash" or entry.ttl:
                 yield f"{suffix} is a {entry.kind}{' with a TTL' if entry.ttl else ''}"
@@ -165,7 +169,7 @@ def _owners(snap: Snapshot) -> Iterator[str]:
             row = snap.row(entry.value)
             if not entry.ttl and not (row.get("dedup") == rest and row.get("state") in _LIVE):
                 yield f"{suffix} names {entry.value}, which is no live job of that key, and never goes"
-        elif head == "once" and rest.count(":") == 1:
+        elif (head == "once" and rest.count(":") == 1) or (head == "delivered" and rest):
             if entry.kind != "string" or not entry.ttl:
                 yield f"{suffix} never goes"
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import final
+from typing import Final, final
 
 import redis
 
@@ -14,17 +14,24 @@ from echomq.conformance.snapshot import Snapshot, scan, take
 from echomq.protocol.keys import QueueKeys
 from echomq.transitions import Completion, Script
 
+_ITEMS: Final = 256
+
 
 @final
 class Playground:
     """A fresh queue; nothing outside its prefix is touched, and `clear` leaves none of it behind."""
 
     def __init__(
-        self, server: redis.Redis, *, prefix: str = "emq-proof", scripts: Mapping[str, Script] | None = None
+        self,
+        server: redis.Redis,
+        *,
+        prefix: str = "emq-proof",
+        scripts: Mapping[str, Script] | None = None,
+        keys: QueueKeys | None = None,
     ) -> None:
         self.server = server
         self.scripts = dict(scripts or {})
-        self.keys = QueueKeys(prefix=f"{prefix}-{secrets.token_hex(6)}", queue="proof")
+        self.keys = keys or QueueKeys(prefix=f"{prefix}-{secrets.token_hex(6)}", queue="proof")
 
     def client(self, *, numbered: bool = True, tag: str = "") -> Driver:
         """Make a client of the queue, its tag fresh unless given."""
@@ -42,11 +49,12 @@ class Playground:
         """
         driver, snap = self.client(), self.look()
         active = [(id, snap.row(id)) for id in snap.zset("active")]
-        if active:
-            driver.items("complete", *(Completion(id, int(row["attempts"]), row["holder"], b"") for id, row in active))
+        for at in range(0, len(active), _ITEMS):
+            ending = active[at : at + _ITEMS]
+            driver.items("complete", *(Completion(id, int(row["attempts"]), row["holder"], b"") for id, row in ending))
         ids = [id for id, _ in self.look().rows()]
-        if ids:
-            driver.items("remove", *ids)
+        for at in range(0, len(ids), _ITEMS):
+            driver.items("remove", *ids[at : at + _ITEMS])
         self.server.hdel(self.keys.meta, "paused", "limits")
         for _ in range(1000):
             if not self.server.exists(self.keys.ring) or driver.claim(16).next_ms:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from echomq.conformance.scenarios import (  # noqa: F401 - importing them registers them
+    alerts,
     calls,
     claiming,
     dedup,
     fencing,
     finding,
     firing,
+    flows,
+    holding,
+    kinship,
     lanes,
     limits,
     mending,
     obliterating,
     operating,
+    outbox,
     producing,
     recovery,
+    reviving,
     rounds,
     schedules,
     settling,
     shelves,
+    spawning,
+    sweeping,
     time,
 )
 from echomq.conformance.scenarios.registry import SCENARIOS, Outcome, Scenario, run, scenario

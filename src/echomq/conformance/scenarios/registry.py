@@ -10,6 +10,8 @@ import redis
 
 from echomq.conformance.bench import Bench, UnexpectedError
 from echomq.conformance.invariants import violations
+from echomq.conformance.invariants_kin import kin_violations
+from echomq.conformance.pumping import end_all
 from echomq.transitions import Script
 
 Story = Callable[[Bench], None]
@@ -69,19 +71,22 @@ def run(
     error: Exception | None = None
     try:
         it.story(bench)
-        if not bench.torn:
+        if not any(each.torn for each in bench.queues.values()):
             _hold_at_the_end(bench)
     except Exception as caught:  # noqa: BLE001 - whatever goes wrong is this scenario's outcome, not the run's
         error = caught
     finally:
         verbs = frozenset(bench.verbs)
-        bench.ground.clear()
-    return Outcome(it, error, verbs, bench.checks)
+        for each in bench.queues.values():
+            each.ground.clear()
+    return Outcome(it, error, verbs, sum(each.checks for each in bench.queues.values()))
 
 
 def _hold_at_the_end(bench: Bench) -> None:
-    broken = violations(bench.look())
+    snaps = {name: each.look() for name, each in bench.queues.items()}
+    broken = [line for snap in snaps.values() for line in violations(snap)] + kin_violations(snaps)
     if broken:
         raise UnexpectedError("invariants at the end", [], broken)
-    bench.ground.end_all()
-    bench.ground.expect_empty()
+    end_all({name: each.ground for name, each in bench.queues.items()})
+    for each in bench.queues.values():
+        each.ground.expect_empty()
