@@ -12,7 +12,7 @@ from typing import Final, final
 
 import attrs
 
-from echomq.conformance.snapshot import SETS, Snapshot
+from echomq.conformance.snapshot import SETS, Entry, Snapshot
 
 MOST_TOKENS: Final = 64
 MOST_LINES: Final = 100
@@ -23,6 +23,7 @@ _TYPES: Final = {
     "meta": "hash", "counts": "hash", "wake": "list", "events": "stream", "ring": "list", "closed": "zset",
     "lanes": "hash", "schedules": "zset", "outbox": "zset", "outbox:entries": "hash", **dict.fromkeys(SETS, "zset"),
 }  # fmt: skip
+_BESIDE: Final = {"log": "list", "children": "hash", "results": "hash", "held": "list"}
 _NUMBERS: Final = (
     "since", "attempts", "failures", "stalls", "log_bytes", "log_lines", "expires_ms", "deadline_ms", "slot",
 )  # fmt: skip
@@ -143,6 +144,14 @@ def _scores(snap: Snapshot) -> Iterator[str]:
                 yield f"{id} is in {name} with score {score}, which is no moment in ms"
 
 
+def _beside(snap: Snapshot, suffix: str, entry: Entry, what: str) -> Iterator[str]:
+    """Look at what a job has beside its row; whose it is when there is no row, `invariants_kin` says."""
+    if entry.kind != _BESIDE[what] or entry.ttl:
+        yield f"{suffix} is a {entry.kind}{' with a TTL' if entry.ttl else ''}"
+    elif what == "log" and not snap.row(suffix.split(":")[1]):
+        yield f"{suffix} has no row"
+
+
 def _owners(snap: Snapshot) -> Iterator[str]:
     """No key is without an owner."""
     for suffix, entry in snap.entries.items():
@@ -155,13 +164,8 @@ def _owners(snap: Snapshot) -> Iterator[str]:
         elif _LANE_SET.fullmatch(suffix):
             if entry.kind != "zset" or entry.ttl:
                 yield f"{suffix} is a {entry.kind}{' with a TTL' if entry.ttl else ''}"
-        elif head == "job" and rest.endswith(":log"):
-            if entry.kind != "list" or not snap.row(rest.removesuffix(":log")):
-                yield f"{suffix} has no row, or is no list"
-        elif head == "job" and rest.partition(":")[2] in {"children", "results", "held"}:
-            kind = "list" if rest.endswith(":held") else "hash"
-            if entry.kind != kind or entry.ttl:
-                yield f"{suffix} is a {entry.kind}{' with a TTL' if entry.ttl else ''}"
+        elif head == "job" and (what := rest.partition(":")[2]) in _BESIDE:
+            yield from _beside(snap, suffix, entry, what)
         elif rest and (head == "schedule" or (head == "job" and ":" not in rest)):
             if entry.kind != "hash" or entry.ttl:
                 yield f"{suffix} is a {entry.kind}{' with a TTL' if entry.ttl else ''}"

@@ -54,7 +54,7 @@ def _outbox(snap: Snapshot) -> Iterator[str]:
         except DecodeError as error:
             yield f"outbox entry {name!r}: {error}"
             continue
-        if len(words) < 2 or words[0].decode() != name.partition(":")[0]:  # noqa: PLR2004
+        if len(words) < 2 or words[0].decode() != name.partition(":")[0]:
             yield f"outbox entry {name!r} says {words[:2]}"
     for name, score in scores.items():
         if score == math.inf and not name.startswith("add:"):

@@ -6,6 +6,7 @@ from echomq.conformance.scenarios import (  # noqa: F401 - importing them regist
     alerts,
     calls,
     claiming,
+    crossing,
     dedup,
     fencing,
     finding,

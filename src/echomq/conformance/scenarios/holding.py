@@ -188,7 +188,7 @@ def patient(b: Bench) -> None:
     names = f.pump()
     b.expect(
         "asked for nothing",
-        (sorted(names)[0].split(":")[0], b.state(root.id), f.ended(root.id)),
+        (min(names).split(":")[0], b.state(root.id), f.ended(root.id)),
         ("reconcile", "waiting", {}),
     )
     f.later(f"hold:{root.id}", -DAY_MS)

@@ -8,6 +8,7 @@ from echomq.conformance.items import YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
 from echomq.protocol.kin import Policy
 from echomq.protocol.records import NewJob
+from echomq.protocol.words import pack_words
 from echomq.transitions import CancelRequest, Delivery, ForeignNode, LocalNode, Look
 
 
@@ -280,8 +281,6 @@ def end_waits(b: Bench) -> None:
 def torn(b: Bench) -> None:
     f = Flows(b)
     f.family("0")
-    from echomq.protocol.words import pack_words
-
     b.server.hset(b.keys.outbox_entries, "what:x", pack_words(["what", "", "x", "0"]))
     b.server.zadd(b.keys.outbox, {"what:x": 1})
     b.expect("struck", (f.walk("what:x").more, f.owed()), (False, []))

@@ -8,7 +8,7 @@ from echomq.conformance.items import YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
 from echomq.protocol.kin import Policy
 from echomq.protocol.records import NewJob
-from echomq.transitions import Delivery, LocalNode
+from echomq.transitions import Delivery, Ending, LocalNode
 
 
 @scenario("redriving a dead parent brings back the children that failed it, and waits for them", 41)
@@ -93,8 +93,6 @@ def cannot(b: Bench) -> None:
         it = f.family("0", dedup="k", result_ttl_ms=YEAR_MS) if how != "removed" else f.family("0")
         claimed = b.take()
         if how == "cancelled":
-            from echomq.transitions import Ending
-
             b.on("end", Ending(claimed.id, claimed.token, claimed.nonce, "cancelled", "why"), driver=b.worker)
         else:
             f.die(claimed)
@@ -161,7 +159,7 @@ def walks(b: Bench) -> None:
     f.add(*nodes[255:511], hold=root.id, last=False)
     f.add(*nodes[511:], hold=root.id)
     f.pump()
-    f.die(*[job for job in b.worker.claim(250).jobs])
+    f.die(*b.worker.claim(250).jobs)
     f.pump()
     b.expect("all are dead", len(b.look().zset("dead")), 601)
     b.on("redrive", root.id)

@@ -6,10 +6,20 @@ from echomq.conformance.bench import Bench
 from echomq.conformance.flowing import FAR, Flows
 from echomq.conformance.items import DAY_MS, YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
+from echomq.conformance.scheduling import Schedules
 from echomq.protocol.kin import Policy
 from echomq.protocol.records import NewJob
 from echomq.protocol.words import pack_words
-from echomq.transitions import SPAWNER, CancelRequest, Completion, ForeignNode, LocalNode, Suspension, pack_nodes
+from echomq.transitions import (
+    SPAWNER,
+    CancelRequest,
+    Completion,
+    Delivery,
+    ForeignNode,
+    LocalNode,
+    Suspension,
+    pack_nodes,
+)
 from echomq.transitions.nodes import spell_nodes
 
 
@@ -126,8 +136,6 @@ def detached(b: Bench) -> None:
     child = b.take()
     b.expect("no parent", "parent" in b.row(child.id), False)
     with b.unchanged():
-        from echomq.transitions import Delivery
-
         told = Delivery("tell", parent.id, child.id, "0", b"completed 1 1 \n")
         b.expect("what it is told changes nothing", b.on("flow_deliver", told), ["again"])
     b.expect("ends", f.complete(parent), ["ok"])
@@ -142,7 +150,7 @@ def suspends(b: Bench) -> None:
     parent = f.running(max_stalls=0)
     b.settle("checkpoint", parent, 3)
     b.settle("snooze", parent, 5)
-    b.due(parent.id) if b.state(parent.id) == "schedule" else None
+    b.due(parent.id)
     parent = b.take()
     f.spawn(parent, "0")
     b.server.delete(b.keys.wake)
@@ -359,8 +367,6 @@ def owed(b: Bench) -> None:
     b.expect("not yet", (reply.owed, 0 < reply.next_ms <= 500), (False, True))
     f.take()
     f.later(f"add:{job.id}", 0)
-    from echomq.conformance.scheduling import Schedules
-
     s = Schedules(b)
     s.put()
     s.comes()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from echomq.conformance.bench import Bench
-from echomq.conformance.flowing import FAR, Flows
+from echomq.conformance.flowing import Flows
 from echomq.conformance.items import YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
 from echomq.protocol.kin import Policy
 from echomq.protocol.records import NewJob
-from echomq.transitions import CancelRequest, Delivery, Ending, LocalNode
+from echomq.transitions import CancelRequest, Delivery, Ending, LocalNode, pack_nodes
 
 
 @scenario("children of a cancelled parent end where they wait; one that runs is asked, with the reason", 30)
@@ -239,14 +239,11 @@ def buried_abroad(b: Bench) -> None:
 
 @scenario("a cancelled child that was never there is marked, so that it never comes", 15)
 def unborn(b: Bench) -> None:
-    f = Flows(b)
     job = NewJob()
     gone = Delivery("cancel", job.id, NewJob().id, "ended", b"why")
     b.expect("gone", b.on("flow_deliver", gone), ["gone"])
     b.expect("marked", b.look().entries[f"delivered:add:{job.id}"].ttl, True)
     with b.unchanged():
-        from echomq.transitions import pack_nodes
-
         b.expect(
             "late",
             [
