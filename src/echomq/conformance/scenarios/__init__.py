@@ -12,6 +12,7 @@ from echomq.conformance.scenarios import (  # noqa: F401 - importing them regist
     finding,
     firing,
     flows,
+    forests,
     holding,
     kinship,
     lanes,
