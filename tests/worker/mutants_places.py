@@ -43,7 +43,7 @@ PLACES: tuple[tuple[str, tuple[tuple[str, str, str], ...], str], ...] = (
             (EXECUTE, "        async with means.threads:\n            lease.limit(timeout)\n",
              "        lease.limit(timeout)\n        async with means.threads:\n"),
         ),
-        "worker/processes::timeout_counts_from_when_the_slot_is_had[trio-thread]",
+        "worker/processes::timeout_counts_from_when_the_slot_is_had[thread-trio]",
     ),
     (
         "threads have no limit",
@@ -53,12 +53,12 @@ PLACES: tuple[tuple[str, tuple[tuple[str, str, str], ...], str], ...] = (
     (
         "a timeout counts while a process is queued for",
         ((PROCESSES, "        async with self._limiter:\n", "        lease.limit(timeout)\n        async with self._limiter:\n"),),
-        "worker/processes::timeout_counts_from_when_the_slot_is_had[trio-process]",
+        "worker/processes::timeout_counts_from_when_the_slot_is_had[process-trio]",
     ),
     (
         "processes have no limit",
         ((PROCESSES, "        async with self._limiter:\n", "        if True:\n"),),
-        "worker/processes::timeout_counts_from_when_the_slot_is_had[trio-process]",
+        "worker/processes::timeout_counts_from_when_the_slot_is_had[process-trio]",
     ),
     (
         "a coroutine function is declared for a process",
@@ -90,6 +90,14 @@ PLACES: tuple[tuple[str, tuple[tuple[str, str, str], ...], str], ...] = (
         "what a cancelled process returns is dropped",
         ((PROCESSES, "                if isinstance(call.outcome, Returned):\n                    return call.outcome\n", ""),),
         "worker/cancel_table::process_that_returns_although_it_was_cancelled_has_completed[trio]",
+    ),
+    (
+        "a process that dies is a handler that will not end",
+        (
+            (PROCESSES, "                await shielded(self._give_back, call)\n",
+             "                lease.process = None\n                await shielded(self._give_back, call)\n"),
+        ),
+        "worker/cancel_table::job_of_a_process_that_is_slow_to_die_is_held_until_it_is_dead[trio]",
     ),
     (
         "a verdict is sent before the process is dead",

@@ -134,6 +134,7 @@ async def test_cancel_of_a_job_that_ended_and_is_not_kept_says_so(
     assert peek.count("cancelled") == 0
 
 
+@TRIO
 async def test_process_that_ignores_its_cancel_is_killed_and_replaced(
     app: App, queue_name: str, peek: Peek, told: Path
 ) -> None:
@@ -189,8 +190,10 @@ async def test_job_of_a_process_that_is_slow_to_die_is_held_until_it_is_dead(
             with pytest.raises(ProcessLookupError):
                 os.kill(victim, 0)
             monkeypatch.undo()
+    assert not [line for line in logs if line["event"] == "handler_will_not_end"]
 
 
+@TRIO
 async def test_process_that_returns_although_it_was_cancelled_has_completed(
     app: App, queue_name: str, peek: Peek, told: Path
 ) -> None:

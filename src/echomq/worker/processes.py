@@ -121,8 +121,9 @@ class Processes:
                     return call.outcome
                 raise
             finally:
-                lease.process = None
                 await shielded(self._give_back, call)
+                # Not before: until it is dead it is one that was killed, and no handler that will not end.
+                lease.process = None
 
     async def _outcome(self, call: Call, timeout: float | None) -> Returned | Raised | Unfit:
         with anyio.move_on_after(START):
