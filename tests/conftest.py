@@ -13,6 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import redis
+import structlog
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -43,22 +44,28 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-LOOP_FREE = {
-    "tests/faults/test_bad_input.py", "tests/faults/test_resharding.py", "tests/integration/test_following.py",
-    "tests/worker/test_batches.py", "tests/worker/test_last_lives.py", "tests/worker/test_poison.py",
-    "tests/worker/test_processes.py", "tests/worker/test_unfit.py",
-}  # fmt: skip
-"""Modules about what a server, a process or a job does, whatever the event loop: asyncio's half of them is proven by
-`make prove`."""
+@pytest.fixture(autouse=True, scope="session")
+def _loggers_keep_no_configuration() -> Iterator[None]:
+    """Commands that are run in this process have loggers keep their configuration for good; here none may.
+
+    Else a module that logs for the first time while a command runs would be as silent as the command in every test that
+    comes later.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        configure = structlog.configure
+        patch.setattr(
+            structlog, "configure", lambda **given: configure(**{**given, "cache_logger_on_first_use": False})
+        )
+        yield
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to `make prove` what takes long and says little more."""
-    for item in items:
-        of_asyncio = getattr(item, "callspec", None) and item.callspec.params.get("anyio_backend") == "asyncio"  # type: ignore[attr-defined]
-        if of_asyncio and item.path.relative_to(config.rootpath).as_posix() in LOOP_FREE:
-            item.add_marker("prove")
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """Put structlog's configuration back, which a command or a test has changed."""
+    before = structlog.get_config()
+    yield
+    if structlog.get_config() != before:
+        structlog.configure(**before)
 
 
 @contextmanager

@@ -6,12 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
-import structlog
 from click.testing import CliRunner, Result
 
 from echomq.cli import main
@@ -21,7 +20,7 @@ Command = Callable[..., Result]
 
 
 @pytest.fixture
-def run(server_url: str, queue_name: str) -> Iterator[Command]:
+def run(server_url: str, queue_name: str) -> Command:
     """Run a command on the test's queue; `code` is what it must end with."""
 
     def run(verb: str, *words: str, code: int = 0, queue: str | None = queue_name, url: str = server_url) -> Result:
@@ -30,8 +29,7 @@ def run(server_url: str, queue_name: str) -> Iterator[Command]:
         assert result.exit_code == code, result.output
         return result
 
-    yield run
-    structlog.reset_defaults()
+    return run
 
 
 def data(result: Result) -> Any:

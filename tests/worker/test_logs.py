@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from echomq._logs import get_logger
 from echomq.app import App
@@ -178,3 +179,15 @@ def test_command_log_does_without_a_standard_error(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "stderr", closed)
     configure_logs(form, "info")
     structlog.get_logger("y").info("y")
+
+
+@pytest.mark.usefixtures("configured")
+def test_command_that_ran_in_this_process_leaves_no_logger_silent() -> None:
+    """A logger that was first used meanwhile keeps nothing of it: else what later tests look for would not be said."""
+    log, before = get_logger("test"), structlog.get_config()
+    configure_logs("console", "error")
+    log.warning("not told")
+    structlog.configure(**before)
+    with capture_logs() as logs:
+        log.warning("told")
+    assert [each["event"] for each in logs] == ["told"]

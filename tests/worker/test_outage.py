@@ -17,6 +17,9 @@ from tests.worker.support import TRIO, Peek, proxied, running, until
 
 pytestmark = pytest.mark.anyio
 
+TRIES = 20
+"""As many tries to connect as an outage of some seconds sees, of all connections."""
+
 
 @pytest.fixture
 def own_server() -> Iterator[Server]:
@@ -108,6 +111,7 @@ async def test_outage_beyond_the_lease_costs_a_stall_and_no_retry(server_url: st
     assert (record.failures, record.stalls) == (0, 1)
 
 
+@TRIO
 async def test_script_flush_in_mid_run_is_not_noticed(app: App, queue_name: str, redis_client: redis.Redis) -> None:
     """Scripts are loaded again, also for renewals and verdicts; nothing is lost or run twice."""
     ran: list[tuple[str, int]] = []
@@ -189,9 +193,12 @@ async def test_outage_is_logged_without_flooding(server_url: str, queue_name: st
 
         async with app, running(app) as worker:
             with capture_logs() as logs:
-                proxy.refusing = True
+                proxy.refusing, before = True, proxy.accepted
                 proxy.cut()
-                await anyio.sleep(1.0)
+                await until(lambda: proxy.accepted >= before + TRIES)
+                assert not worker.statistics().ready
                 proxy.refusing = False
                 await until(lambda: worker.statistics().ready)
-    assert 1 <= len(logs) < 20, logs
+    reasons = {(each["event"], each.get("connection"), each.get("reason")) for each in logs}
+    assert {event for event, *_ in reasons} >= {"connection_lost", "cannot_connect", "connected_again"}
+    assert len(logs) < TRIES, logs
