@@ -16,6 +16,8 @@ DIR ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONUNBUFFERED := 1
+# The tests start Python by the hundred: without bytecode each compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 # `make -j` must not mix the output: the order is part of what is promised (pytest's closing line is the last).
@@ -90,8 +92,8 @@ lua: $(STAMP) ## Lua 5.1 syntax of every assembled script; luacheck where presen
 .PHONY: docs
 docs: $(STAMP) ## Sphinx, nitpicky, warnings are errors; the examples in the pages are run
 	@echo "== docs"
-	$(PY) -m sphinx -E -W --keep-going -n -q -b html docs docs/_build/html
-	$(PY) -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
+	$(PY) -m sphinx -E -W --keep-going -n -q -b html -d docs/_build/doctrees docs docs/_build/html
+	$(PY) -m sphinx -W --keep-going -q -b doctest -d docs/_build/doctrees docs docs/_build/doctest
 
 .PHONY: unit
 unit: $(STAMP) ## pytest alone; ARGS="-k claim -x" are passed on

@@ -133,7 +133,8 @@ async def play(client: redis.Redis, url: str, queue: str, step: int, *, batches:
         instrument = CancelAtStep(scope, step)
         trio.lowlevel.add_instrument(instrument)
         try:
-            await run_worker(app, concurrency=3, grace=5.0, cleanup=5.0, lease=30.0)
+            # Room for both batches: else the second waits a second for it, step by step.
+            await run_worker(app, concurrency=6 if batches else 3, grace=5.0, cleanup=5.0, lease=30.0)
         finally:
             trio.lowlevel.remove_instrument(instrument)
     assert scope.cancelled_caught
