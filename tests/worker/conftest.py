@@ -9,6 +9,7 @@ import redis
 
 from echomq.app import App
 from echomq.job import Job
+from echomq.worker import calls, intake
 from tests.worker.scene import Scene
 from tests.worker.support import Peek
 
@@ -23,6 +24,13 @@ def app(server_url: str) -> App:
 def peek(redis_client: redis.Redis, queue_name: str) -> Peek:
     """The test's queue behind everybody's back."""
     return Peek(redis_client, queue_name)
+
+
+@pytest.fixture
+def long_parks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Park for ten seconds, so that whoever wakes was woken."""
+    monkeypatch.setattr(calls, "CAP", 10.0)
+    monkeypatch.setattr(intake, "CAP", 10.0)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from echomq import transitions
 from echomq.app import App
 from echomq.protocol.keys import QueueKeys
 from echomq.transitions import Call, Release
-from echomq.worker import calls, intake
 from tests.worker.support import TRIO, Peek, running, until
 from tests.worker.test_command import put
 
@@ -23,13 +22,6 @@ pytestmark = pytest.mark.anyio
 
 PROMPT = 3.0
 """Seconds that are prompt beside a park of ten."""
-
-
-@pytest.fixture
-def long_parks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Park for ten seconds, so that whoever wakes was woken."""
-    monkeypatch.setattr(calls, "CAP", 10.0)
-    monkeypatch.setattr(intake, "CAP", 10.0)
 
 
 def sent_commands(client: redis.Redis) -> int:
@@ -134,6 +126,7 @@ async def test_delayed_job_starts_when_it_is_due_after_a_claim_that_was_filled(
     assert ran[-1] == 1
 
 
+@TRIO
 @pytest.mark.parametrize("how", ["enqueue", "resume", "release", "reap", "redrive", "promote", "snooze", "fail"])
 async def test_whatever_makes_work_ready_wakes_a_parked_worker(
     app: App, queue_name: str, peek: Peek, long_parks: None, how: str
@@ -216,6 +209,7 @@ async def test_worker_that_stops_hands_its_token_on(
     assert ran == ["two"]
 
 
+@TRIO
 async def test_queue_that_fails_is_left_alone_and_slows_no_other(app: App, queue_name: str, peek: Peek) -> None:
     """Claims from a queue that the server refuses are tried now and then; the doorbell of the others is heard."""
     ran: list[int] = []

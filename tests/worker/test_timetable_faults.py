@@ -99,7 +99,7 @@ async def test_schedule_that_cannot_be_fired_keeps_no_other_back(
             await scene.queue.schedules.remove("good")
             await anyio.sleep(0.2)
             reads.clear()
-            for _ in range(200):
+            for _ in range(100):
                 client.lpush(keys.wake, "1")
                 await anyio.sleep(0.005)
             assert len(reads) < 40
@@ -203,7 +203,8 @@ async def test_worker_defines_its_schedules_when_the_server_comes(
                         await until(lambda: peek.client.exists(keys.schedule_of("refused")))
 
                 tasks.start_soon(serve)
-                await anyio.sleep(0.8)
+                await until(lambda: [each for each in logs if each.get("schedule") == "there"])
+                await anyio.sleep(0.5)  # for some tries more
                 proxy.refusing = False
     told = [(each["schedule"], each["queue"]) for each in logs if each["event"] == "schedule_not_defined"]
     assert ("there", queue_name) in told
