@@ -25,7 +25,7 @@ from echomq.protocol.newjob import NewJob
 from echomq.transitions import Call
 from echomq.verdicts import Discard, Snooze
 from tests.worker.processes import wait_until, worker_process
-from tests.worker.support import Peek, running, until
+from tests.worker.support import TRIO, Peek, running, until
 from tests.worker.test_command import put
 
 APP = "tests.faults.jobs_app:app"
@@ -163,6 +163,7 @@ FATES: dict[str, tuple[str, int]] = {
 """How a job ends that does so once, and at which attempt."""
 
 
+@TRIO
 @pytest.mark.anyio
 async def test_full_server_takes_every_verdict_and_no_job(full: Server, queue_name: str) -> None:
     """Enqueueing raises a clear error; workers that come when it is full claim, renew, and give every verdict."""

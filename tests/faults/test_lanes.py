@@ -342,8 +342,7 @@ async def keep_pace(
 @pytest.mark.slow
 @pytest.mark.anyio
 @TRIO
-@RATES
-@pytest.mark.parametrize("per_second", [5, 500])
+@pytest.mark.parametrize(("per_second", "lane"), [(5, None), (500, "paced")], ids=["5-the queue", "500-a lane"])
 async def test_rates_are_kept_by_four_workers_without_asking(
     server_url: str, peek: Peek, per_second: int, lane: str | None
 ) -> None:

@@ -22,7 +22,7 @@ from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import Claimed, NewJob
 from echomq.transitions import ALL_VERBS, Call, Transition
 from tests.faults.support import FENCED, call_of
-from tests.worker.support import Peek, running, until
+from tests.worker.support import TRIO, Peek, running, until
 
 OPTIONS = {"cluster-enabled": "yes", "enable-debug-command": "local", "cluster-require-full-coverage": "no"}
 HALF = 8192
@@ -226,6 +226,7 @@ def test_slot_that_stays_after_all_goes_on(moving: Moving) -> None:
     assert violations(take(moving.source.client, moving.keys), awake=1) == []
 
 
+@TRIO
 @pytest.mark.anyio
 @pytest.mark.slow
 @pytest.mark.parametrize("moved", [False, True], ids=["meta here", "meta moved"])

@@ -20,7 +20,7 @@ from echomq.conformance.invariants import leftovers, violations
 from echomq.conformance.snapshot import take
 from echomq.embedded import Server, open_server
 from echomq.job import Job
-from tests.worker.support import Peek, running, until
+from tests.worker.support import TRIO, Peek, running, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -40,6 +40,7 @@ def has(items: Sized, count: int) -> bool:
     return len(items) >= count
 
 
+@TRIO
 async def test_server_frozen_past_all_leases_has_no_job_in_two_hands(server: Server, queue_name: str) -> None:
     """SIGSTOP for longer than the leases: handlers have ended by their own clock when it wakes and gives jobs away."""
     app = App(server.url, unavailable_after=15.0)
@@ -83,6 +84,7 @@ async def test_server_frozen_past_all_leases_has_no_job_in_two_hands(server: Ser
         assert violations(take(client, peek.keys), awake=1) == []
 
 
+@TRIO
 async def test_server_killed_at_random_forgets_nothing_of_its_log(server: Server, queue_name: str) -> None:
     """SIGKILL while jobs come and go: what was acknowledged is there, whole, and is done once; no lease is disturbed."""
     app = App(server.url, unavailable_after=20.0)

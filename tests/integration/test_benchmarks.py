@@ -34,7 +34,7 @@ def test_benchmarks_measure_both_sides_and_write_what_they_found(tmp_path: Path)
     assert all(found[side]["drain"]["rate"] > 0 for side in found)
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_scale_measures_backlogs_scripts_and_idle_workers(tmp_path: Path) -> None:
     """A quick run prints three tables, shows its progress on stderr alone, and its JSON has every measurement."""
     output = tmp_path / "scale.json"
@@ -82,7 +82,7 @@ def test_lanes_measures_every_promise(tmp_path: Path) -> None:
     assert [each["per_second"] for each in found["rates"]] == [5, 5, 500, 500]
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_delayed_measures_each_phase(tmp_path: Path) -> None:
     """A quick run prints three tables, nothing is left of the queue, and another client was answered in each phase."""
     output = tmp_path / "delayed.json"
@@ -98,7 +98,7 @@ def test_delayed_measures_each_phase(tmp_path: Path) -> None:
     assert found["promote"]["scripts"].keys() >= {"promote"}
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_fairness_measures_all_tenants(tmp_path: Path) -> None:
     """A quick run prints the table, and touches neither the page nor the result."""
     before = {path: path.read_bytes() for path in (fairness.PAGE, fairness.PLOT, fairness.RESULT)}

@@ -27,6 +27,7 @@ from echomq._bulk import ROUND_SECONDS
 from echomq.conformance.proxy import FaultProxy
 from tests.integration.cutting import CuttingProxy
 from tests.integration.working import until
+from tests.worker.support import TRIO
 
 pytestmark = pytest.mark.anyio
 
@@ -83,6 +84,7 @@ async def test_stream_draws_a_round_ahead_at_most(queue: Queue, small_rounds: in
     assert answered == 30
 
 
+@TRIO
 async def test_stream_is_flat_in_memory(queue: Queue, small_rounds: int) -> None:
     """Ten times the jobs take no more of it, where a list of answers does."""
 

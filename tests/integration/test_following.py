@@ -19,6 +19,7 @@ from echomq.transitions import MULTI, Completion, LogLine
 from echomq.transitions import Progress as ProgressNote
 from tests.integration.test_sync_client import claim_one as claim_here
 from tests.integration.working import claim_one, complete, fail, until
+from tests.worker.support import TRIO
 
 pytestmark = pytest.mark.anyio
 
@@ -93,6 +94,7 @@ async def test_gap_in_a_log_is_told(client: Client, queue: Queue) -> None:
         assert [line async for line in lines] == []
 
 
+@TRIO
 @pytest.mark.parametrize("how", ["completes", "dies", "is cancelled", "is removed", "never was"])
 async def test_following_ends_with_a_job_that_keeps_nothing(client: Client, queue: Queue, how: str) -> None:
     """Its end is not told: it is looked for."""
@@ -133,6 +135,7 @@ async def test_following_outlives_a_lost_connection(client: Client, proxy: Fault
             assert [line async for line in lines] == []
 
 
+@TRIO
 async def test_following_goes_on_after_an_outage_that_was_told(client: Client, proxy: FaultProxy, queue: Queue) -> None:
     """The iterator that raised is iterated over on, and nothing is missing."""
     async with open_client(proxy.url, unavailable_after=0.3) as other:
@@ -156,6 +159,7 @@ async def test_following_goes_on_after_an_outage_that_was_told(client: Client, p
                 break
 
 
+@TRIO
 async def test_following_makes_up_for_a_look_that_was_cancelled(
     client: Client, proxy: FaultProxy, queue: Queue
 ) -> None:

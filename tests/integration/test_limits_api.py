@@ -10,6 +10,7 @@ import pytest
 from echomq import App, Client, JobHandle, Queue, QueueFullError, Rate, UnavailableError, run_worker, sync
 from echomq.conformance.proxy import FaultProxy
 from tests.integration.working import complete, until
+from tests.worker.support import TRIO
 
 pytestmark = pytest.mark.anyio
 
@@ -172,6 +173,7 @@ async def has_size(queue: Queue, size: int) -> bool:
     return (await queue.settings()).max_size == size
 
 
+@TRIO
 async def test_declared_settings_wait_for_a_server_that_is_away(
     proxy: FaultProxy, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import redis
 
 from echomq import App, Client, DeadJob, Job, Queue, Rate, State, open_client, sync
 from tests.integration.working import fail, until
-from tests.worker.support import running
+from tests.worker.support import TRIO, running
 
 pytestmark = pytest.mark.anyio
 
@@ -109,6 +109,7 @@ async def test_redrive_passes_those_whose_key_is_taken(client: Client, queue: Qu
     assert [job.id async for job in queue.dead.find()] == [dead]
 
 
+@TRIO
 async def test_redriven_jobs_that_die_again_are_left(app: App, queue_name: str) -> None:
     """While a worker buries them again as fast as they come: each is tried once."""
     tried: list[str] = []

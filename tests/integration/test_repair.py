@@ -18,7 +18,7 @@ from echomq.protocol.keys import QueueKeys
 from echomq.transitions import LogLine
 from tests.integration.cutting import CuttingProxy
 from tests.integration.working import claim_one, complete, fail, until
-from tests.worker.support import running
+from tests.worker.support import TRIO, running
 
 pytestmark = pytest.mark.anyio
 
@@ -333,6 +333,7 @@ async def test_repair_may_be_left_half_way(queue: Queue, redis_client: redis.Red
     assert (await queue.counts()).pending == 1000
 
 
+@TRIO
 async def test_repair_outlives_lost_connections(proxy: FaultProxy, queue: Queue, redis_client: redis.Redis) -> None:
     """Its calls and its plain reads are sent again."""
     await queue.enqueue_many([b""] * 1500, lane="a")

@@ -15,7 +15,7 @@ from echomq.conformance.driver import connect
 from echomq.conformance.machine_lanes import lanes_machine
 from echomq.protocol.records import NewJob
 
-QUICK = hypothesis.settings(max_examples=120, stateful_step_count=50)
+QUICK = hypothesis.settings(max_examples=60, stateful_step_count=50)
 LONG = hypothesis.settings(max_examples=2000, stateful_step_count=100)
 
 
@@ -28,7 +28,7 @@ def test_lanes_agree_with_the_model(redis_client: redis.Redis) -> None:
 def test_lanes_agree_with_the_model_on_redis_7(redis7_url: str) -> None:
     """What differs there is the clock inside a script, which moves, and the version of Lua's libraries."""
     with connect(redis7_url) as server:
-        run_state_machine_as_test(lanes_machine(server), settings=hypothesis.settings(QUICK, max_examples=30))
+        run_state_machine_as_test(lanes_machine(server), settings=hypothesis.settings(QUICK, max_examples=15))
 
 
 @hypothesis.settings(max_examples=60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])

@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from echomq.conformance.driver import connect
 from echomq.conformance.machine import machine
 
-QUICK = hypothesis.settings(max_examples=200, stateful_step_count=50)
+QUICK = hypothesis.settings(max_examples=100, stateful_step_count=50)
 LONG = hypothesis.settings(max_examples=2000, stateful_step_count=100)
 
 
@@ -23,7 +23,7 @@ def test_spine_agrees_with_the_model(redis_client: redis.Redis) -> None:
 def test_spine_agrees_with_the_model_on_redis_7(redis7_url: str) -> None:
     """What differs there is the clock inside a script, which moves, and the version of Lua's libraries."""
     with connect(redis7_url) as server:
-        run_state_machine_as_test(machine(server), settings=hypothesis.settings(QUICK, max_examples=40))
+        run_state_machine_as_test(machine(server), settings=hypothesis.settings(QUICK, max_examples=20))
 
 
 @pytest.mark.prove

@@ -264,7 +264,7 @@ def machine(url: str, server: redis.Redis) -> type[Wakes]:
     return type("Wakes", (Wakes,), {"url": url, "server": server, "TestCase": None})
 
 
-QUICK = hypothesis.settings(max_examples=40, stateful_step_count=30)
+QUICK = hypothesis.settings(max_examples=20, stateful_step_count=30)
 LONG = hypothesis.settings(max_examples=500, stateful_step_count=60, derandomize=False)
 
 

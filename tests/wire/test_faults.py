@@ -21,6 +21,7 @@ from echomq.protocol.keys import QueueKeys
 from echomq.protocol.newjob import NewJob
 from echomq.wire import open_wire
 from echomq.wire.pipeline import ROOM
+from tests.worker.support import TRIO
 
 pytestmark = pytest.mark.anyio
 
@@ -240,6 +241,7 @@ async def test_server_never_up_is_no_error_until_a_call_waits(keys: QueueKeys) -
             await client.command("PING")
 
 
+@TRIO
 @pytest.mark.parametrize("word", ["LOADING", "BUSY", "TRYAGAIN"])
 async def test_server_that_asks_for_a_moment_gets_it(word: str) -> None:
     """A call refused for a while is sent again until it is served, or its caller's time is up."""

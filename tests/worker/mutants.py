@@ -458,12 +458,12 @@ VERDICTS = (
         "an unfit job burns budget",
         (SETTLE, "return lease.calls.snooze, Snoozed(c.id, c.token, c.nonce, to_ms(delay), unfit=True)",
          "return self._failed(lease, error, None, delay=delay)"),
-        by="worker/unfit::job_that_does_not_fit_is_put_off_and_then_buried[trio-unknown]",
+        by="worker/unfit::job_that_does_not_fit_is_put_off_and_then_buried[unknown-trio]",
     ),
     _m(
         "an unfit job is put off for ever",
         (SETTLE, ", unfit=True)", ")"),
-        by="worker/unfit::job_that_does_not_fit_is_put_off_and_then_buried[trio-unknown]",
+        by="worker/unfit::job_that_does_not_fit_is_put_off_and_then_buried[unknown-trio]",
     ),
     _m(
         "a payload that is no call is put off",
@@ -1119,7 +1119,7 @@ RECOVERY = (
     _m(
         "following a job whose row is gone does not end",
         (FOLLOW, "self.over = job is None or job.record.state in _OVER", "self.over = job is not None and job.record.state in _OVER"),
-        by="integration/following::following_ends_with_a_job_that_keeps_nothing[trio-completes]",
+        by="integration/following::following_ends_with_a_job_that_keeps_nothing[completes-trio]",
     ),
     _m(
         "a walk steps over as many jobs as it has taken out",

@@ -715,6 +715,7 @@ async def test_stop_waits_for_a_handler_that_has_settled_its_batch(app: App, que
     assert ended.is_set()
 
 
+@TRIO
 async def test_burst_waits_for_a_handler_that_has_settled_its_batch(app: App, queue_name: str) -> None:
     """The queue is empty, but the handler is not done."""
     ended = anyio.Event()
@@ -778,6 +779,7 @@ async def test_batch_in_which_nothing_can_be_run_calls_nobody(app: App, queue_na
     assert [peek.record(job.id).failures for job in jobs] == [1] * 3
 
 
+@TRIO
 async def test_item_on_its_last_life_is_a_batch_of_one(
     app: App, queue_name: str, peek: Peek, monkeypatch: pytest.MonkeyPatch
 ) -> None:

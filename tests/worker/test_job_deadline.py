@@ -18,7 +18,7 @@ from echomq.protocol.records import Claimed, JobRecord
 from echomq.worker.lease import Lease
 from echomq.worker.reasons import Reason
 from tests.worker.fakes import FakeCalls
-from tests.worker.support import Peek, running, until
+from tests.worker.support import TRIO, Peek, running, until
 
 pytestmark = pytest.mark.anyio
 WORDS = "the job's deadline has come; the handler had run for 0.[0-9] s"
@@ -96,6 +96,7 @@ async def test_failure_that_the_deadline_buries_tells_of_no_retry(app: App, queu
     assert [line.get("retry_in") for line in logs if line["event"] == "job_failed"] == [0.05, None]
 
 
+@TRIO
 async def test_deadline_counts_over_all_attempts(app: App, queue_name: str, peek: Peek) -> None:
     """A timeout begins anew with each attempt, a deadline does not."""
     attempts: list[int] = []
@@ -137,6 +138,7 @@ async def test_deadline_is_told_to_a_thread(app: App, queue_name: str) -> None:
     assert seen == ["timeout"]
 
 
+@TRIO
 async def test_deadline_that_comes_while_a_thread_is_queued_for_ends_the_job_unbegun(app: App, queue_name: str) -> None:
     """A timeout waits for the slot, a deadline does not."""
     began: list[str] = []

@@ -17,7 +17,7 @@ from echomq.protocol.codec import JsonCodec
 from echomq.verdicts import Retry, Snooze
 from echomq.worker.entry import run_worker
 from echomq.worker.watchdog import coroutine_stack
-from tests.worker.support import QUICK, Peek, running, until
+from tests.worker.support import QUICK, TRIO, Peek, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -190,6 +190,7 @@ async def test_codec_that_raises_anything_fails_its_own_job(
     assert peek.record(unread.id).row[b"unfit_since"]
 
 
+@TRIO
 @pytest.mark.parametrize("error", RAISES)
 async def test_backoff_that_raises_anything_is_replaced(
     app: App, queue_name: str, peek: Peek, error: type[BaseException]

@@ -193,6 +193,7 @@ async def test_idle_process_that_dies_hurts_nobody(app: App, queue_name: str) ->
         assert worker.statistics().counters.failed == 0
 
 
+@TRIO
 async def test_process_whose_lease_is_lost_is_killed_at_once(
     app: App, queue_name: str, peek: Peek, tmp_path: Path
 ) -> None:
@@ -249,6 +250,7 @@ async def test_process_whose_lease_cannot_be_renewed_is_dead_by_its_deadline(
         assert peek.count("cancelled") == 0
 
 
+@TRIO
 @pytest.mark.parametrize("place", ["process", "thread"])
 async def test_timeout_counts_from_when_the_slot_is_had(app: App, queue_name: str, place: str) -> None:
     """A job that queues for a process or a thread spends nothing of its time, nor of its lease."""
@@ -281,6 +283,7 @@ async def test_process_that_runs_too_long_is_stopped(app: App, queue_name: str, 
         assert worker._processes.pids == []
 
 
+@TRIO
 async def test_shutdown_keeps_its_promise_with_processes(app: App, queue_name: str, peek: Peek, tmp_path: Path) -> None:
     """Grace, cleanup, epsilon: then all processes are gone and what they had is given back."""
     ignore, pid = declare(app, queue_name, process_jobs.ignore), declare(app, queue_name, process_jobs.pid)

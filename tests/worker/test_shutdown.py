@@ -239,6 +239,7 @@ async def test_claim_that_returns_while_stopping_is_given_back(server_url: str, 
     assert (peek.state(job.id), record.stalls, record.failures) == ("pending", 0, 0)
 
 
+@TRIO
 async def test_failure_of_a_part_stops_the_worker_in_order(app: App, queue_name: str, peek: Peek) -> None:
     """A queue that turns to another protocol: what runs may end, and the error is raised as itself."""
     from echomq.errors import ProtocolMismatchError  # noqa: PLC0415 - here only

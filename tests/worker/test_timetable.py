@@ -165,6 +165,7 @@ async def test_limited_schedule_ends(scene: Scene, overlap: str) -> None:
     assert (info.count, info.next_run, info.next_runs(2)) == (3, None, [])
 
 
+@TRIO
 async def test_limit_counts_jobs_and_not_slots_that_were_skipped(scene: Scene) -> None:
     """The last job of a limited schedule is not lost to its overlap."""
     ahead = await scene.put("t", 3600, task="long", overlap="skip", limit=2)
@@ -181,6 +182,7 @@ async def test_limit_counts_jobs_and_not_slots_that_were_skipped(scene: Scene) -
         await until(lambda: len(scene.made()) == 2)
 
 
+@TRIO
 @pytest.mark.parametrize(("overlap", "made"), [("allow", 3), ("skip", 1), ("queue", 2)])
 async def test_overlap_while_the_last_job_runs(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, overlap: str, made: int

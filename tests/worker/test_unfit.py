@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from echomq.app import App
 from echomq.protocol.codec import JsonCodec
-from tests.worker.support import Peek, running, until
+from tests.worker.support import TRIO, Peek, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -59,6 +59,7 @@ async def test_payload_that_is_no_call_is_buried_with_its_bytes(app: App, queue_
         assert record.error.type.endswith("DecodeError")
 
 
+@TRIO
 @pytest.mark.parametrize("kind", ["unknown", "few", "type", "hook"])
 async def test_job_that_does_not_fit_is_put_off_and_then_buried(
     server_url: str, queue_name: str, peek: Peek, kind: str
@@ -89,6 +90,7 @@ async def test_job_that_does_not_fit_is_put_off_and_then_buried(
     assert [line["log_level"] for line in logs if line["event"] == "job_unfit"][-1] == "error"
 
 
+@TRIO
 async def test_job_that_did_not_fit_runs_where_it_does(app: App, queue_name: str, peek: Peek, server_url: str) -> None:
     """The newer worker takes what the older one put off."""
     done: list[int] = []

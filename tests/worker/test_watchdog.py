@@ -128,6 +128,7 @@ async def test_suspended_machine_loses_what_expired_meanwhile(app: App, queue_na
     assert seen == ["lease_lost"]
 
 
+@TRIO
 async def test_handler_that_outlives_its_timeout_is_named_while_the_worker_runs(
     app: App, queue_name: str, peek: Peek
 ) -> None:
