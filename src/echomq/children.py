@@ -32,13 +32,15 @@ from echomq.errors import (
 from echomq.middleware import passed
 from echomq.protocol._convert import shown
 from echomq.protocol.failures import ErrorRecord
-from echomq.protocol.kin import MAX_CHILD_NAME, Policy
+from echomq.protocol.kin import Policy
 from echomq.tasks import JobCall
-from echomq.transitions import ForeignNode, LocalNode, Node
+from echomq.transitions import ForeignNode, LocalNode, Node, pack_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from echomq.flows import Chain, Flow
+    from echomq.flows import Child as FlowChild
     from echomq.protocol.codec import Codec
     from echomq.protocol.kin import Outcome
     from echomq.protocol.newjob import NewJob
@@ -53,22 +55,6 @@ MAX_FOLLOW: Final = 256 << 10
 MAX_FOLLOWERS: Final = 128
 """How many follow-ups a job may have: one script admits them all."""
 _DIGITS: Final = re.compile(r"(\d+)")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-
-
-def check_child_name(name: object) -> str:
-    """Answer a child's name, checked.
-
-    Raises:
-        TypeError: It is not text.
-        ValueError: Not 1 to 128 bytes of UTF-8 without control characters.
-    """
-    if not isinstance(name, str):
-        raise TypeError(f"a child's name is text, not {shown(name)}")
-    text = str.__str__(name)
-    if not text or len(text.encode("utf-8", "surrogatepass")) > MAX_CHILD_NAME or _CONTROL.search(text):
-        raise ValueError(f"a child's name is 1 to {MAX_CHILD_NAME} bytes without control characters, not {shown(name)}")
-    return text
 
 
 def check_policy(on_failure: object) -> Policy:
@@ -226,16 +212,31 @@ class SpawnedChild(Generic[R_co]):
 class Nursery(Protocol):
     """What `async with job.nursery() as children:` gives."""
 
+    @overload
     def enqueue(
-        self, call: JobCall[R], /, *, name: str | None = None, on_failure: str | None = None, detached: bool = False
-    ) -> SpawnedChild[R]:
+        self, node: JobCall[R], /, *, name: str | None = None, on_failure: str | None = None, detached: bool = False
+    ) -> SpawnedChild[R]: ...
+    @overload
+    def enqueue(
+        self,
+        node: Flow | Chain | FlowChild,
+        /,
+        *,
+        name: str | None = None,
+        on_failure: str | None = None,
+        detached: bool = False,
+    ) -> SpawnedChild[Any]: ...
+    def enqueue(
+        self, node: Any, /, *, name: str | None = None, on_failure: str | None = None, detached: bool = False
+    ) -> SpawnedChild[Any]:
         """Enqueue a child. It is sent while the block goes on, in one call with others.
 
         What the call does not say it has from its parent: the lane; the deadline, if that is earlier; the headers, those
         of the call counting where both have one.
 
         Args:
-            call: A task's call.
+            node: A task's call; or a flow or a chain, whose parent or last link is the child. What hangs below it in one queue
+                goes in one call.
             name: Its name among the job's children; None: "0", "1", ... by a count over all nurseries of the job. A name
                 that an earlier attempt has used *is* that child, and nothing is enqueued: so the order of those without a
                 name must be the same at each attempt.
@@ -245,28 +246,11 @@ class Nursery(Protocol):
             detached: Whether nobody waits for it, and nothing of it is told.
 
         Raises:
-            TypeError: It is no call.
-            ValueError: The name was used before in this attempt, the call has a dedup mode, or the flow would be too deep.
+            TypeError: It is no call, flow or chain.
+            ValueError: The name was used before in this attempt, a call has a dedup mode, or the flow would be too deep or
+                too large.
             RuntimeError: The block is over.
         """
-
-
-def make_child(call: JobCall[R]) -> tuple[JobCall[R], Mapping[str, Any]]:
-    """Answer the call of a child or a follow-up as middleware makes it, and the fields of its options.
-
-    Raises:
-        TypeError: It is no call.
-        ValueError: It has a dedup mode.
-    """
-    if not isinstance(call, JobCall):
-        raise TypeError(f"what is enqueued here is a task's call, such as report.call(), not {shown(call)}")
-    call = passed(call)
-    fields = call.options.fields
-    if fields.get("dedup_mode", "reject") != "reject":
-        raise ValueError(
-            f"dedup_mode {fields['dedup_mode']!r}: a child or a follow-up is refused while another job holds its dedup key"
-        )
-    return call, fields
 
 
 # --- after a job -----------------------------------------------------------------------------------------------------
@@ -310,11 +294,21 @@ class FollowUps:
 
 
 def follow_up(call: JobCall[Any], queue: str) -> Node:
-    """Make a follow-up of a job in a queue."""
-    call, _ = make_child(call)
+    """Make a follow-up of a job in a queue.
+
+    Raises:
+        TypeError: It is no call.
+        ValueError: It has a dedup mode.
+    """
+    if not isinstance(call, JobCall):
+        raise TypeError(f"a follow-up is a task's call, such as report.call(), not {shown(call)}")
+    call = passed(call)
+    mode = call.options.fields.get("dedup_mode", "reject")
+    if mode != "reject":
+        raise ValueError(f"dedup_mode {mode!r}: a follow-up stays out while another job holds its dedup key")
     job: NewJob = call.options.model(call.task, call.payload)
     local = LocalNode(job=job)
-    return local if call.queue == queue else ForeignNode(queue=call.queue, id=job.id, nodes=(local,))
+    return local if call.queue == queue else ForeignNode(queue=call.queue, id=job.id, nodes=pack_nodes((local,)))
 
 
 def too_many(what: str) -> InvalidJobError:

@@ -19,6 +19,7 @@ from pathlib import Path
 import attrs
 
 from tests.worker.mutants_around import AROUNDS
+from tests.worker.mutants_family import FAMILIES
 from tests.worker.mutants_places import PLACES
 
 ROOT = Path(__file__).parents[2]
@@ -1284,8 +1285,9 @@ SCHEDULES = (
 
 PLACED = tuple(_m(name, *changes, by=by) for name, changes, by in PLACES)
 AROUND = tuple(_m(name, *changes, by=by) for name, changes, by in AROUNDS)
+FAMILY = tuple(_m(name, *changes, by=by) for name, changes, by in FAMILIES)
 ALL = (
-    *DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *SCHEDULES, *PLACED, *AROUND, *WIRE, *RECOVERY,
+    *DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *SCHEDULES, *PLACED, *AROUND, *FAMILY, *WIRE, *RECOVERY,
 )  # fmt: skip
 """Every mutant."""
 

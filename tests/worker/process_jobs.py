@@ -12,8 +12,10 @@ from typing import Any
 
 import anyio
 
+from echomq._options import options_of
 from echomq.errors import JobStateError
 from echomq.job import Job, SyncJob
+from echomq.tasks import JobCall
 from echomq.verdicts import Discard, RateLimited, Retry, Snooze
 
 
@@ -248,3 +250,11 @@ def ignore(told: str) -> None:
     tell(told, f"began {os.getpid()}")
     while True:
         time.sleep(0.01)
+
+
+def parent(job: SyncJob, text: str) -> list[Any]:
+    """Read the children, and stage a follow-up."""
+    found = job.children_results(int)
+    job.on_complete.enqueue(JobCall(job.queue, "after", b'{"args":["%s"]}' % text.encode(), options_of(), len))
+    failures = job.ignored_failures()
+    return [found, job.outstanding(), [(name, each.kind) for name, each in failures.items()], job.parent is None]

@@ -8,7 +8,8 @@ import anyio
 import attrs
 import pytest
 
-from echomq import App, Batch, JobBatch
+from echomq import App, Batch, JobBatch, chain, flow, group
+from echomq import child as named
 from echomq.errors import JobCancelledError, JobFailedError, JobStateError
 from echomq.job import Job, SyncJob
 from echomq.transitions import Call, read_flow
@@ -291,6 +292,46 @@ async def test_nursery_in_another_queue(app: App, queue_name: str, peek: Peek) -
     assert not peek.client.exists(peek.keys.outbox)
 
 
+async def test_child_may_be_a_flow_or_a_chain(app: App, queue_name: str) -> None:
+    """What hangs below a child is added with it, here or in another queue, and the child has the last word."""
+    other = f"{queue_name}-far"
+
+    @app.task(queue=queue_name, result_ttl=60)
+    async def parent(job: Job) -> list[Any]:
+        async with job.nursery() as children:
+            tree = children.enqueue(flow(add.call(), [one.call(1), one.call(2), far.call(3)]))
+            line = children.enqueue(named(chain(one.call(5), double.call(), double.call()), name="line"))
+            away = children.enqueue(flow(far_add.call(), [far.call(7), one.call(8)]), name="away")
+        return [tree.result(), line.result(int), away.result(), line.name]
+
+    @app.task(queue=queue_name)
+    async def one(job: Job, i: int) -> int:
+        assert job.record.depth >= 1
+        assert job.record.lane == "tenant"
+        return i
+
+    @app.task(queue=other)
+    async def far(job: Job, i: int) -> int:
+        assert job.record.lane == "tenant"
+        return i
+
+    @app.task(queue=queue_name)
+    async def double(job: Job) -> int:
+        return 2 * await job.previous_result(int)
+
+    @app.task(queue=queue_name)
+    async def add(job: Job) -> int:
+        return sum((await job.children_results(int)).values())
+
+    @app.task(queue=other)
+    async def far_add(job: Job) -> int:
+        return sum((await job.children_results(int)).values())
+
+    async with app, running(app):
+        handle = await parent.options(lane="tenant").enqueue()
+        assert await handle.result(timeout=10) == [6, 20, 15, "line"]
+
+
 async def test_body_that_raises_suspends_nothing(app: App, queue_name: str, peek: Peek) -> None:
     """The error is what it was, in no group, and the attempt has failed; the next one finds what was sent."""
     play = Play()
@@ -348,14 +389,16 @@ async def test_handler_that_swallows_its_suspension_has_failed(app: App, queue_n
     [
         ("twice", ValueError, "is named 'a' already"),
         ("no call", TypeError, "is a task's call"),
+        ("several", ValueError, "is several children"),
+        ("large", ValueError, "let the child spawn them itself"),
         ("name", ValueError, "1 to 128 bytes"),
-        ("no text", TypeError, "name is text"),
+        ("no text", ValueError, "a child's name is"),
         ("policy", ValueError, "on_failure is one of"),
         ("of all", ValueError, "on_failure is one of"),
         ("detached", ValueError, "nobody hears"),
         ("mode", ValueError, "dedup_mode"),
         ("after", RuntimeError, "block is over"),
-        ("deep", ValueError, "max_depth is 1"),
+        ("deep", ValueError, "max_depth is 2"),
     ],
 )
 async def test_nursery_refuses_what_it_cannot_do(
@@ -374,11 +417,15 @@ async def test_nursery_refuses_what_it_cannot_do(
                         children.enqueue(call, name="a")
                         children.enqueue(call, name="a")
                     case "no call":
-                        children.enqueue(child)  # type: ignore[arg-type]
+                        children.enqueue(child)  # type: ignore[call-overload]
+                    case "several":
+                        children.enqueue(group([call, call]))  # type: ignore[call-overload]
+                    case "large":
+                        children.enqueue(flow(call, [call] * 256))
                     case "name":
                         children.enqueue(call, name="x" * 129)
                     case "no text":
-                        children.enqueue(call, name=7)  # type: ignore[arg-type]
+                        children.enqueue(call, name=7)  # type: ignore[call-overload]
                     case "policy":
                         children.enqueue(call, on_failure="detach")
                     case "detached":
@@ -387,8 +434,6 @@ async def test_nursery_refuses_what_it_cannot_do(
                         children.enqueue(child.options(dedup="k", dedup_mode="replace").call())
                     case "deep":
                         children.enqueue(parent.call(), detached=True)
-                        if job.record.depth:
-                            raise AssertionError("too deep")
             if wrong == "after":
                 children.enqueue(call)
         except Exception as given:
@@ -398,7 +443,7 @@ async def test_nursery_refuses_what_it_cannot_do(
     @app.task(queue=queue_name)
     async def child() -> None: ...
 
-    async with app, running(app, max_depth=1):
+    async with app, running(app, max_depth=2):
         await parent.enqueue()
         await until(lambda: seen)
     assert isinstance(seen[0], error)

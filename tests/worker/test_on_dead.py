@@ -98,7 +98,7 @@ def test_on_dead_has_one_task_a_queue() -> None:
         declare(another, queue="other", name="send")
     with pytest.raises(ValueError, match="the task name 'tell' is taken"):
         app.task(name="tell")(another)
-    with pytest.raises(TypeError, match="called with .job, dead_id."):
+    with pytest.raises(TypeError, match=r"called with .job, dead_id."):
         declare(takes_none, queue="other")
     with pytest.raises(ValueError, match="not of none"):
         declare(another, queue=[])

@@ -20,65 +20,42 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import anyio
-import attrs
 
+from echomq._flow_plan import numbered
 from echomq._items import MINTS, taken
-from echomq._options import JobOptions
-from echomq.children import SpawnedChild, check_child_name, check_policy, make_child
+from echomq.children import SpawnedChild, check_policy
 from echomq.errors import (
-    InvalidJobError,
     JobNotFoundError,
     JobStateError,
     LeaseLostError,
     ServerError,
     UnavailableError,
 )
+from echomq.flows import Child as NamedChild
+from echomq.flows import check_child_name
 from echomq.protocol.failures import leaves_of, members
-from echomq.protocol.ids import mint
 from echomq.protocol.kin import Policy
 from echomq.protocol.refusals import COLLISION, GONE, STALE
-from echomq.transitions import MAX_CALL_BYTES, MAX_ITEMS, SPAWNER, ForeignNode, LocalNode, spawn
+from echomq.transitions import MAX_CALL_BYTES, MAX_ITEMS, ForeignNode, spawn
 from echomq.worker.reasons import Reason
 from echomq.worker.signals import Signal
+from echomq.worker.staged import Staged, plan_child
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from echomq.protocol.newjob import NewJob
+    from echomq.flows import Chain, Flow
     from echomq.protocol.refusals import Verdict
     from echomq.tasks import JobCall
     from echomq.transitions import Call, Child, Node, Transition
     from echomq.worker.family import Family
     from echomq.worker.lease import Lease
 
-R = TypeVar("R")
-
 AGAIN: float = 0.5
 """Seconds until children are sent again that an outage has kept: the lease says for how long."""
-
-
-@final
-@attrs.frozen
-class _Staged:
-    """A child that has not been sent."""
-
-    child: SpawnedChild[Any]
-    job: NewJob
-
-    def node(self, id: str, lease: Lease) -> Node:
-        """Make its node under an id."""
-        child, job, queue = self.child, attrs.evolve(self.job, id=id), lease.calls.queue
-        if child.queue == queue:
-            return LocalNode(job=job, parent=SPAWNER, name=child.name, policy=child.policy)
-        there = LocalNode(
-            job=job, parent=f"{lease.claimed.id} {queue}", name=child.name, policy=child.policy,
-        )  # fmt: skip
-        return ForeignNode(
-            queue=child.queue, id=id, nodes=(there,), parent=SPAWNER, name=child.name, policy=child.policy
-        )
 
 
 @final
@@ -101,7 +78,7 @@ class LeaseNursery:
     def __init__(self, family: Family, policy: Policy) -> None:
         self._family = family
         self._policy = policy
-        self._staged: deque[_Staged] = deque()
+        self._staged: deque[Staged] = deque()
         self._sending = False
         self._more = Signal()
         self._progress = Signal()
@@ -116,13 +93,23 @@ class LeaseNursery:
     # --- for the handler ---------------------------------------------------------------------------------------------
 
     def enqueue(
-        self, call: JobCall[R], /, *, name: str | None = None, on_failure: str | None = None, detached: bool = False
-    ) -> SpawnedChild[R]:
+        self,
+        node: JobCall[Any] | Flow | Chain | NamedChild,
+        /,
+        *,
+        name: str | None = None,
+        on_failure: str | None = None,
+        detached: bool = False,
+    ) -> SpawnedChild[Any]:
         """Enqueue a child. See `Nursery.enqueue`."""
         if self._over:
             msg = "this nursery's block is over: its children are enqueued within it"
             raise RuntimeError(msg)
-        policy = self._policy if on_failure is None else check_policy(on_failure)
+        policy = self._policy
+        if isinstance(node, NamedChild):
+            name, policy = node.name if name is None else name, node.policy
+        if on_failure is not None:
+            policy = check_policy(on_failure)
         if detached:
             if on_failure is not None:
                 msg = f"on_failure={on_failure!r} of a detached child: nobody hears of its failure"
@@ -130,39 +117,21 @@ class LeaseNursery:
             policy = Policy.DETACH
         if name is not None:
             name = check_child_name(name)
-        call, fields = make_child(call)
-        job = self._inherit(call, dict(fields))
         family = self._family
-        child = SpawnedChild(call, family.take_name(name), policy, job.id, family.lease.calls.queue, family.codec)
+        planned = plan_child(node, family.lease)
+        call, id = planned[0].call, planned[0].job.id
+        child: SpawnedChild[Any] = SpawnedChild(
+            call, family.take_name(name), policy, id, family.lease.calls.queue, family.codec
+        )
+        try:
+            staged = Staged.of(child, planned, family.lease)
+        except ValueError:
+            family.drop_name(child.name)
+            raise
         self.children.append(child)
-        self._staged.append(_Staged(child, job))
+        self._staged.append(staged)
         self._more.send()
         return child
-
-    def _inherit(self, call: JobCall[Any], fields: dict[str, Any]) -> NewJob:
-        """Make the job, with what its parent hands down."""
-        lease = self._family.lease
-        record = lease.claimed.record
-        depth = record.depth + 1
-        if depth > lease.calls.max_depth:
-            msg = f"{depth} jobs would be above this child, and max_depth is {lease.calls.max_depth}: does it spawn itself?"
-            raise InvalidJobError(msg)
-        fields.setdefault("lane", record.lane)
-        headers = record.headers
-        if headers:
-            fields["headers"] = {**headers, **fields.get("headers", {})}
-        deadline_ms = record.deadline_ms
-        if deadline_ms is not None and not self._is_earlier(fields.get("deadline"), deadline_ms):
-            fields["deadline"] = str(deadline_ms)
-        return JobOptions({**fields, "depth": depth}).model(call.task, call.payload)
-
-    def _is_earlier(self, deadline: str | None, than_ms: int) -> bool:
-        """Tell whether a deadline, as it is spelled, is before a moment."""
-        if deadline is None:
-            return False
-        if not deadline.startswith("+"):
-            return int(deadline) < than_ms
-        return anyio.current_time() + int(deadline[1:]) / 1000 < self._family.lease.here(than_ms)
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -196,38 +165,41 @@ class LeaseNursery:
         self._staged.clear()
         self._progress.send()
 
-    def _take(self) -> list[_Staged]:
+    def _take(self) -> list[Staged]:
         """Take the next call's children."""
-        taken: list[_Staged] = []
-        room = MAX_CALL_BYTES
-        while self._staged and len(taken) < MAX_ITEMS:
-            room -= self._staged[0].job.size
-            if taken and room < 0:
+        taken: list[Staged] = []
+        room, places = MAX_CALL_BYTES, MAX_ITEMS
+        while self._staged:
+            room -= self._staged[0].size
+            places -= self._staged[0].count
+            if taken and (room < 0 or places < 0):
                 break
             taken.append(self._staged.popleft())
         return taken
 
-    async def _send(self, staged: list[_Staged]) -> None:
+    async def _send(self, staged: list[Staged]) -> None:
         """Spawn some children."""
         family = self._family
-        ids = [each.job.id for each in staged]
         for _ in range(MINTS):
-            nodes = [each.node(id, family.lease) for each, id in zip(staged, ids, strict=True)]
+            nodes: list[Node] = []
+            places: list[int] = []
+            for each in staged:
+                places.append(len(nodes))
+                nodes += each.nodes()
             family.spawned = True
             try:
-                verdicts = await self._spawn(nodes)
+                verdicts = await self._spawn(numbered(nodes))
             except JobStateError as error:
                 word, _, id = error.actual.partition(" ")
-                if word != COLLISION or id not in ids:
+                if word != COLLISION or not any(each.renew(id) for each in staged):
                     raise
-                ids[ids.index(id)] = mint()
                 continue
-            for each, id, verdict in zip(staged, ids, verdicts, strict=True):
-                _heed(each.child, id, verdict)
+            for each, place in zip(staged, places, strict=True):
+                _heed(each.child, each.planned[0].job.id, verdicts[place])
             if any(isinstance(node, ForeignNode) for node in nodes):
                 family.lease.calls.owes()
             return
-        raise taken(ids[0])
+        raise taken(staged[0].planned[0].job.id)
 
     async def _spawn(self, nodes: list[Node]) -> list[Verdict]:
         """Make the call, again and again while the server is away: by their names, children are spawned once.

@@ -20,14 +20,15 @@ from __future__ import annotations
 import math
 import random
 from functools import partial
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 import anyio
 import attrs
 
+from echomq._delivery import Delivered, deliver_walk
 from echomq._logs import Told, get_logger
+from echomq._walks import drive
 from echomq.errors import EchoMQError
-from echomq.worker.delivery import Round
 from echomq.worker.signals import Signal
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 EVERY: float = 5.0
 """Seconds between two rounds that nobody asked for, shortened by up to a half so that workers do not go in step."""
+ROUNDS: Final = 10
+"""Times that entries are taken before another queue has its turn."""
 BACKOFF_FIRST: float = 0.1
 BACKOFF_CAP: float = 5.0
 """Seconds for which a queue is left alone whose outbox cannot be read: doubling from the first to the cap, with jitter."""
@@ -119,7 +122,7 @@ class OutboxPump:
             taken: int | None = None
             pause = 0.0
             try:
-                taken, next_at = await Round(line.calls, line.told).run()
+                did: Delivered = await drive(line.calls, deliver_walk(line.calls.keys, rounds=ROUNDS))
             except (EchoMQError, ValueError) as error:  # ValueError: an entry that is torn
                 line.failures += 1
                 pause = self._backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP)
@@ -127,7 +130,9 @@ class OutboxPump:
                 if line.told.is_new(str(error)):  # "": of the queue itself
                     _log.warning("outbox_not_read", queue=line.calls.queue, error=str(error))
             else:
+                taken = did.entries + did.put_back + did.torn
                 line.failures = 0
+                next_at = anyio.current_time() + did.next_ms / 1000
                 line.told.over()
                 line.known = line.known or taken > 0
                 line.next_at = next_at if line.known else math.inf
