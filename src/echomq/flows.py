@@ -18,6 +18,7 @@ Theory of operation
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, final
 
@@ -63,8 +64,8 @@ class Flow:
 
     parent: JobCall[Any]
     """The job that runs on their results."""
-    children: tuple[Child, ...]
-    """What it waits for, each with its name."""
+    children: tuple[Node, ...]
+    """What it waits for."""
 
     def __repr__(self) -> str:
         return f"<Flow {self.parent.task!r} of {len(self.children)}>"
@@ -76,9 +77,9 @@ class Chain:
     """Links, each of which waits for the one before: made by `chain`."""
 
     first: Node
-    """What the first link waits for, or the first link."""
-    links: tuple[Child, ...]
-    """The others. The policy of one is about what it does to the one behind it."""
+    """The first link, or what the second one waits for; never a chain."""
+    links: tuple[JobCall[Any] | Child, ...]
+    """The others, each a call, or one with a policy, which is about what it does to the one behind it."""
 
     def __repr__(self) -> str:
         return f"<Chain of {len(self.links) + 1}>"
@@ -90,6 +91,7 @@ class Group:
     """Nodes beside each other: made by `group`."""
 
     members: tuple[Node, ...]
+    """The nodes."""
 
     def __repr__(self) -> str:
         return f"<Group of {len(self.members)}>"
@@ -155,8 +157,10 @@ def flow(parent: JobCall[Any], children: Iterable[Node] | Mapping[str, Node]) ->
     if isinstance(children, Mapping):
         named = [_named(node, name) for name, node in children.items()]
     else:
-        named = [node if isinstance(node, Child) else child(node) for node in _several(children, "a flow's children")]
-    return Flow(parent, tuple(named))
+        named = _several(children, "a flow's children")
+    made = Flow(parent, tuple(named))
+    _names(parent, [one for node in made.children for one in _ones(node)])
+    return made
 
 
 def chain(*links: Node) -> Chain:
@@ -164,36 +168,42 @@ def chain(*links: Node) -> Chain:
 
     Args:
         links: Calls, or `child(call, on_failure=...)`, whose policy says what its failure does to the link behind it. The
-            first may be a flow, chain or group, too: the second then waits for it, or for all members.
+            first may be a flow or group, too: the second then waits for it, or for all members. Of a chain among them
+            each link is one.
 
     Raises:
         TypeError, ValueError: A value does not fit, or there is no link.
     """
     if not links:
         raise ValueError("a chain has one link at least")
-    for link in links[1:]:
+    for link in links:
+        _check_node(link)
+    first, *others = [part for link in links for part in _parts(link)]
+    calls: list[JobCall[Any] | Child] = []
+    for link in others:
         call = link.node if isinstance(link, Child) else link
-        if isinstance(call, (Group, Flow, Chain)):
+        if not isinstance(call, JobCall) or not isinstance(link, (JobCall, Child)):
             raise ValueError(  # noqa: TRY004 - it is a node, in the wrong place
                 f"{call!r} can only begin a chain: its jobs would have to wait for the link before, each of them, and a "
                 f"job waits for its own children alone. Put what comes before it under each of its jobs"
             )
-    _check_node(links[0])
-    return Chain(links[0], tuple(link if isinstance(link, Child) else child(link) for link in links[1:]))
+        calls.append(link)
+    return Chain(first, tuple(calls))
 
 
 def group(members: Iterable[Node]) -> Group:
     """Make nodes beside each other: children of one parent, what the second link of a chain waits for, or just jobs.
 
+    Args:
+        members: Calls, flows, chains, or `child(...)` of these. Of a group among them each member is one.
+
     Raises:
         TypeError, ValueError: A value does not fit, or there is none.
     """
     nodes = tuple(_several(members, "a group's members"))
-    for node in nodes:
-        _check_node(node)
     if not nodes:
         raise ValueError("a group has one member at least")
-    return Group(nodes)
+    return Group(tuple(part for node in nodes for part in (node.members if isinstance(node, Group) else (node,))))
 
 
 def check_child_name(name: str) -> str:
@@ -224,7 +234,22 @@ def _named(node: Node, name: str) -> Child:
 def _several(nodes: Any, what: str) -> Sequence[Node]:
     if isinstance(nodes, (JobCall, Flow, Chain, Group, Child, str, bytes)) or not isinstance(nodes, Iterable):
         raise TypeError(f"{what} are several nodes, such as [task.call(...)], not {shown(nodes)}")
-    return list(nodes)
+    several = list(nodes)
+    for node in several:
+        _check_node(node)
+    return several
+
+
+def _parts(link: Node) -> list[Node]:
+    """Take a chain apart. What it was given as a child goes with its last link."""
+    node = link.node if isinstance(link, Child) else link
+    if not isinstance(node, Chain):
+        return [link]
+    *parts, last = node.first, *node.links
+    if isinstance(link, Child):
+        name = last.name if isinstance(last, Child) and link.name is None else link.name
+        last = Child(last.node if isinstance(last, Child) else last, name, link.policy)
+    return [*parts, last]
 
 
 def _check_node(node: object) -> None:
@@ -258,60 +283,81 @@ class Branch:
     tree: Tree
 
 
+@final
+@attrs.frozen(eq=False, repr=False)
+class _One:
+    """A node that comes down to one tree, and what it was given as a child; None: nothing."""
+
+    name: str | None
+    policy: Policy | None
+    node: JobCall[Any] | Flow | Chain
+
+
+def _ones(node: Node) -> list[_One]:
+    # Calls itself a few times: a group has no groups in it, and a chain begins with no chain.
+    match node:
+        case Child():
+            return [
+                _One(one.name if node.name is None else node.name, one.policy or node.policy, one.node)
+                for one in _ones(node.node)
+            ]
+        case Group():
+            return [one for member in node.members for one in _ones(member)]
+        case Chain(links=()):
+            return _ones(node.first)
+        case Chain(links=[*_, Child() as last]):
+            return [_One(last.name, last.policy, node)]
+    return [_One(None, None, node)]
+
+
+def _names(parent: JobCall[Any], children: Sequence[_One]) -> list[str]:
+    names = [str(place) if one.name is None else one.name for place, one in enumerate(children)]
+    if len(set(names)) < len(names):
+        twice = Counter(names).most_common(1)[0][0]
+        raise ValueError(f"two children of {parent.task!r} have the name {twice!r}")
+    return names
+
+
 def trees_of(node: Node, limits: FlowLimits = DEFAULT_LIMITS) -> list[Tree]:
     """Bring a node down to trees: one, or those of a group's members.
 
     Raises:
+        TypeError: It is no node.
         ValueError: It is larger than the limits, or two children have one name.
     """
-    return _trees(node, limits, 0)
+    _check_node(node)
+    return [_tree(one.node, limits, 0) for one in _ones(node)]
 
 
-def _trees(node: Node, limits: FlowLimits, depth: int) -> list[Tree]:
-    # Calls itself once a flow within a flow, which is bounded, and once a group or chain that begins one.
+def _tree(node: JobCall[Any] | Flow | Chain, limits: FlowLimits, depth: int) -> Tree:
+    # Calls itself once a flow within a flow, or within what begins a chain, which is bounded.
     if depth > limits.depth:
-        raise ValueError(f"a flow is {depth} flows deep, and the limit is {limits.depth} (flow_limits)")
-    match node:
-        case Child():
-            return _trees(node.node, limits, depth)
-        case JobCall():
-            return [Tree(node, depth=depth)]
-        case Group():
-            return [tree for member in node.members for tree in _trees(member, limits, depth)]
-        case Flow():
-            return [
-                _parent(node.parent, [(each, _trees(each, limits, depth + 1)) for each in node.children], limits, depth)
-            ]
+        raise ValueError(f"a flow is more than {limits.depth} flows deep, which is the limit (flow_limits)")
+    if isinstance(node, JobCall):
+        return Tree(node, depth=depth)
+    if isinstance(node, Flow):
+        ones = [one for each in node.children for one in _ones(each)]
+        return _parent(node.parent, [(one, _tree(one.node, limits, depth + 1)) for one in ones], limits, depth)
     if len(node.links) + 1 > limits.chain:
         raise ValueError(
             f"a chain of {len(node.links) + 1} links is longer than the limit of {limits.chain} (flow_limits)"
         )
-    before: Node = node.first
-    trees = _trees(before, limits, depth)
+    first = _ones(node.first)
+    below = depth if len(first) == 1 and isinstance(first[0].node, JobCall) else depth + 1
+    waited = [(one, _tree(one.node, limits, below)) for one in first]
     for link in node.links:
-        assert isinstance(link.node, JobCall)  # noqa: S101 - as `chain` has seen to
-        policy = before.policy if isinstance(before, Child) else Policy.FAIL_PARENT
-        trees = [_parent(link.node, [(Child(_call_of(tree), None, policy), [tree]) for tree in trees], limits, depth)]
-        before = link
-    return trees
+        (one,) = _ones(link)
+        assert isinstance(one.node, JobCall)  # noqa: S101 - as `chain` has seen to
+        tree = _parent(one.node, waited, limits, depth)
+        waited = [(one, tree)]
+    return tree
 
 
-def _call_of(tree: Tree) -> JobCall[Any]:
-    return tree.call
-
-
-def _parent(call: JobCall[Any], children: Sequence[tuple[Child, list[Tree]]], limits: FlowLimits, depth: int) -> Tree:
-    parent = Tree(call, depth=depth)
-    names: set[str] = set()
-    for each, trees in children:
-        for tree in trees:
-            name = str(len(parent.children)) if each.name is None else each.name
-            if name in names:
-                raise ValueError(f"two children of {call.task!r} have the name {name!r}")
-            names.add(name)
-            parent.children.append(Branch(name, each.policy, tree))
-    if len(parent.children) > limits.breadth:
-        raise ValueError(
-            f"{call.task!r} has {len(parent.children)} children, and the limit is {limits.breadth} (flow_limits)"
-        )
-    return parent
+def _parent(call: JobCall[Any], children: Sequence[tuple[_One, Tree]], limits: FlowLimits, depth: int) -> Tree:
+    if len(children) > limits.breadth:
+        raise ValueError(f"{call.task!r} has {len(children)} children, and the limit is {limits.breadth} (flow_limits)")
+    names = _names(call, [one for one, _ in children])
+    branches = [
+        Branch(name, one.policy or Policy.FAIL_PARENT, tree) for name, (one, tree) in zip(names, children, strict=True)
+    ]
+    return Tree(call, branches, depth)
