@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, final, overload
 
 import attrs
 
@@ -141,6 +141,10 @@ def child(node: Node, *, name: str | None = None, on_failure: OnFailure = "fail_
     return Child(node, name, Policy(on_failure))
 
 
+@overload
+def flow(parent: JobCall[Any], children: Mapping[str, Node]) -> Flow: ...
+@overload
+def flow(parent: JobCall[Any], children: Iterable[Node]) -> Flow: ...
 def flow(parent: JobCall[Any], children: Iterable[Node] | Mapping[str, Node]) -> Flow:
     """Make a parent that runs when its children have completed, on their results.
 
@@ -155,7 +159,7 @@ def flow(parent: JobCall[Any], children: Iterable[Node] | Mapping[str, Node]) ->
     if not isinstance(parent, JobCall):
         raise TypeError(f"a flow's parent is one call, as task.call(...) makes it, not {shown(parent)}")
     if isinstance(children, Mapping):
-        named = [_named(node, name) for name, node in children.items()]
+        named: Sequence[Node] = [_named(node, name) for name, node in children.items()]
     else:
         named = _several(children, "a flow's children")
     made = Flow(parent, tuple(named))
@@ -345,6 +349,7 @@ def _tree(node: JobCall[Any] | Flow | Chain, limits: FlowLimits, depth: int) -> 
     first = _ones(node.first)
     below = depth if len(first) == 1 and isinstance(first[0].node, JobCall) else depth + 1
     waited = [(one, _tree(one.node, limits, below)) for one in first]
+    tree = waited[0][1]
     for link in node.links:
         (one,) = _ones(link)
         assert isinstance(one.node, JobCall)  # noqa: S101 - as `chain` has seen to
