@@ -114,10 +114,10 @@ def deliver_walk(keys: QueueKeys, *, rounds: int = ROUNDS) -> Walk[Delivered]:
     return did
 
 
-def news_walk(keys: QueueKeys) -> Walk[Delivered]:
-    """Deliver what a verb that has just ended jobs may have caused. The verb is done: what fails here is delivered later."""
+def news_walk(keys: QueueKeys, *, rounds: int = ROUNDS) -> Walk[Delivered]:
+    """Deliver what a verb may just have caused. The verb is done: what fails here is delivered later."""
     try:
-        return (yield from deliver_walk(keys))
+        return (yield from deliver_walk(keys, rounds=rounds))
     except EchoMQError as error:
         _log.info("outbox_not_read", queue=keys.queue, error=str(error))
         return Delivered()

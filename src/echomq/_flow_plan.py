@@ -15,6 +15,7 @@ import attrs
 
 from echomq.flows import Branch, Tree
 from echomq.middleware import passed
+from echomq.protocol.ids import mint
 from echomq.protocol.newjob import NewJob
 from echomq.tasks import JobCall
 from echomq.transitions import MAX_CALL_BYTES, MAX_NODES, ForeignNode, LocalNode, Node, pack_nodes
@@ -77,6 +78,17 @@ def plan(tree: Tree) -> list[Planned]:
         planned.append(one)
         stack.extend((below.tree, one, below) for below in reversed(each.children))
     return planned
+
+
+def again(planned: Sequence[Planned]) -> list[Planned]:
+    """Make the same plan anew, with other ids."""
+    made: dict[int, Planned] = {}
+    for one in planned:
+        parent = None if one.parent is None else made[id(one.parent)]
+        copy = made[id(one)] = Planned(one.call, attrs.evolve(one.job, id=mint()), parent, one.branch)
+        if parent is not None:
+            parent.kids.append(copy)
+    return list(made.values())
 
 
 @final

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
-from echomq._delivery import deliver_walk, news_walk
-from echomq._flow_plan import Planned, Segment, plan, segment
+from echomq._delivery import news_walk
+from echomq._flow_plan import Planned, Segment, again, plan, segment
 from echomq._items import MINTS, cancel_outcome, check_reason, taken
+from echomq._logs import get_logger
 from echomq._walks import Ask, Each, Once, Outcomes, Tell, Walk
-from echomq.errors import EchoMQError, JobNotFoundError, JobStateError
+from echomq.errors import EchoMQError, JobNotFoundError, JobStateError, UnavailableError
 from echomq.protocol.ids import check_id
 from echomq.protocol.refusals import DUPLICATE
 from echomq.sweeps import CancelReport
-from echomq.transitions import CancelRequest, Walked, flow_add, flow_walk
+from echomq.transitions import MAX_ROUND, CancelRequest, Walked, flow_add, flow_walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from echomq.transitions import Node
 
 COLLISION: Final = "collision"
+
+_log = get_logger("echomq.flows")
 
 
 @final
@@ -38,63 +41,105 @@ class Added:
     """The job that holds the root's dedup key, if nothing was added for that; else ""."""
 
 
-def add_walk(keys: QueueKeys, tree: Tree) -> Walk[Added]:
+@final
+@attrs.frozen
+class Prepared:
+    """A tree that can be added."""
+
+    planned: Sequence[Planned]
+    """Its jobs, the root first."""
+    segment: Segment
+    """What is added by us."""
+
+    @property
+    def queue(self) -> str:
+        """The root's queue."""
+        return self.planned[0].queue
+
+    @property
+    def rounds(self) -> int:
+        """How often entries are taken from outboxes until all of its jobs are where they belong, about."""
+        sent = sum(one.begins_segment for one in self.planned) - 1
+        return sent and len({one.queue for one in self.planned}) + sent // MAX_ROUND
+
+
+def prepare(tree: Tree) -> Prepared:
+    """Make a tree's jobs, and decide where and in how many calls they are added.
+
+    Raises:
+        ValueError, InvalidJobError: It cannot be added.
+        BaseException: What a middleware raises.
+    """
+    planned = plan(tree)
+    return Prepared(planned, segment(planned))
+
+
+def add_walk(keys: QueueKeys, prepared: Prepared) -> Walk[Added]:
     """Add a tree, in one call, or in rounds of which nothing runs before the last; then deliver what is for other queues.
 
     Raises:
-        ValueError, InvalidJobError: It cannot be added; nothing was sent.
         EchoMQError: The server refused it, and nothing was added; or it could not be reached: then all of it was added,
             or nothing, or what was added of its rounds is taken back within a minute or two.
     """
-    root = ""
     for _ in range(MINTS):
-        planned = plan(tree)
-        root = planned[0].job.id
-        part = segment(planned)
+        planned, part = prepared.planned, prepared.segment
         try:
-            holder = yield from (_whole(keys, part.whole()) if part.is_whole else _rounds(keys, root, part))
+            if part.is_whole:
+                verdicts: list[Verdict] = yield _add(keys, part.whole())
+            else:
+                verdicts = yield from _rounds(keys, planned[0].job.id, list(part.rounds()))
         except JobStateError as error:
             if not error.actual.startswith(COLLISION):
                 raise
-            continue  # another producer's job has one of these ids: a rare accident
-        if part.sends and not holder:
-            yield from deliver_walk(keys, rounds=1)
+            # Another producer's job has one of these ids: a rare accident.
+            fresh = again(planned)
+            prepared = Prepared(fresh, segment(fresh))
+            continue
+        if verdicts[0].code == DUPLICATE:
+            return Added(planned, verdicts[0].detail)
+        # Children that are duplicates have ended already, and with them perhaps their parents.
+        rounds = prepared.rounds or any(verdict.code == DUPLICATE for verdict in verdicts)
+        if rounds:
+            yield from news_walk(keys, rounds=int(rounds))
         yield Tell(len(planned))
-        return Added(planned, holder)
-    raise taken(root)
+        return Added(planned, "")
+    raise taken(prepared.planned[0].job.id)
 
 
-def _whole(keys: QueueKeys, nodes: list[Node]) -> Walk[str]:
-    verdicts: list[Verdict] = yield Once("flow_add", lambda call: flow_add(keys, call, nodes))
-    return _holder(verdicts)
+def _add(keys: QueueKeys, nodes: list[Node], hold: str = "", *, last: bool = True) -> Once:
+    return Once("flow_add", lambda call: flow_add(keys, call, nodes, hold=hold, last=last))
 
 
-def _rounds(keys: QueueKeys, root: str, part: Segment) -> Walk[str]:
-    rounds = list(part.rounds())
+def _rounds(keys: QueueKeys, root: str, rounds: list[list[Node]]) -> Walk[list[Verdict]]:
+    verdicts: list[Verdict] = []
     added = 0
-    for at, nodes in enumerate(rounds):
-        last = at == len(rounds) - 1
-        try:
-            verdicts: list[Verdict] = yield Once(
-                "flow_add",
-                lambda call, nodes=nodes, last=last: flow_add(keys, call, nodes, hold=root, last=last),  # type: ignore[misc]
-            )
-        except JobNotFoundError:
-            raise JobStateError("held", "given up: it was cancelled, or its rounds came too slowly", root) from None
-        holder = _holder(verdicts) if at == 0 else ""
-        if holder:
-            return holder
-        added += len(nodes)
-        yield Tell(added)
-    # All of it is there, and any worker's pump lets it go; we are the first to know.
-    while True:
-        walked: Walked = yield Ask(lambda call: flow_walk(keys, call, entry=f"hold:{root}"))
-        if not walked.more:
-            return ""
+    try:
+        for nodes in rounds:
+            verdicts += yield _add(keys, nodes, root, last=nodes is rounds[-1])
+            if verdicts[0].code == DUPLICATE:
+                return verdicts
+            added += len(nodes)
+            yield Tell(added)
+    except JobNotFoundError:
+        raise JobStateError("held", "given up: it was cancelled, or its rounds came too slowly", root) from None
+    except UnavailableError:
+        raise
+    except EchoMQError:
+        yield from _let_go(keys, root)  # which takes it back, before its last round
+        raise
+    yield from _let_go(keys, root)
+    return verdicts
 
 
-def _holder(verdicts: Sequence[Verdict]) -> str:
-    return verdicts[0].detail if verdicts[0].code == DUPLICATE else ""
+def _let_go(keys: QueueKeys, root: str) -> Walk[None]:
+    """Walk over a flow that is held. Any worker does it, should we not come to it; we are the first to know."""
+    try:
+        while True:
+            walked: Walked = yield Ask(lambda call: flow_walk(keys, call, entry=f"hold:{root}"))
+            if not walked.more:
+                return
+    except EchoMQError as error:
+        _log.info("flow_not_let_go", queue=keys.queue, job=root, error=str(error))
 
 
 def flow_cancel_walk(keys: QueueKeys, id: str, reason: str) -> Walk[CancelReport]:

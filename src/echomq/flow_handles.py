@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 import anyio
 import attrs
 
-from echomq._flow_steps import Added, add_walk, flow_cancel_walk
+from echomq._flow_steps import Added, Prepared, add_walk, flow_cancel_walk, prepare
+from echomq._items import check_progress
 from echomq._walks import drive
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.flow_tree import FlowTree, TreeLimits, tree_walk
 from echomq.flows import DEFAULT_LIMITS, Chain, Child, FlowLimits, Group, Node, trees_of
 from echomq.protocol.ids import check_id
+from echomq.protocol.times import to_wait
 from echomq.results import JobHandle
 
 if TYPE_CHECKING:
@@ -96,18 +98,18 @@ class GroupHandle:
         """Wait until all members have ended, and answer what their handlers returned, in order.
 
         Args:
-            timeout: Seconds to wait at most for all of them; None: for as long as it takes.
+            timeout: Seconds to wait at most for all of them; 0 only looks; None: for as long as it takes.
 
         Raises:
             EchoMQError, TimeoutError: As `JobHandle.result`, of the first member, in order, that did not complete.
 
         Cancellation: a checkpoint. Cancelling ends the waiting and not the jobs.
         """
-        found: list[Any] = []
-        with anyio.fail_after(timeout):
-            for member in self.members:
-                found.append(await member.result())  # noqa: PERF401 - one after another
-        return found
+        until = None if timeout is None else anyio.current_time() + to_wait(timeout)
+        return [
+            await member.result(None if until is None else max(0.0, until - anyio.current_time()))
+            for member in self.members
+        ]
 
 
 @final
@@ -143,14 +145,15 @@ class Flows:
         Cancellation: a checkpoint; if cancelled, as for `UnavailableError`.
         Delivery: exactly once, also when a reply is lost and the call is sent again.
         """
-        trees = trees_of(flow, self._limits)
+        made = prepared_of(flow, self._limits)
+        return await self._add(made, progress)
+
+    async def _add(self, made: list[Prepared] | Prepared, progress: Callable[[int], Awaitable[None]] | None) -> Any:
+        if isinstance(made, list):
+            return GroupHandle(tuple([await self._add(each, progress) for each in made]))
         client = self._client()
-        handles = []
-        for tree in trees:
-            queue = client.queue(tree.call.queue)
-            added = await drive(queue, add_walk(queue.keys, tree), progress)
-            handles.append(_handle(client, added))
-        return GroupHandle(tuple(handles)) if is_group(flow) else handles[0]
+        queue = client.queue(made.queue)
+        return _handle(client, await drive(queue, add_walk(queue.keys, made), progress))
 
     async def add_many(
         self, flows: Iterable[Node], *, progress: Callable[[int], Awaitable[None]] | None = None
@@ -166,18 +169,17 @@ class Flows:
             sent, and is answered with that error.
 
         Raises:
-            TypeError, ValueError: One is no flow, or too large: none was sent.
+            TypeError, ValueError, InvalidJobError: One is no flow, or cannot be added as it is; none was sent.
 
         Cancellation: a checkpoint; some may have been added.
         """
-        nodes = list(flows)
-        for node in nodes:
-            trees_of(node, self._limits)
+        check_progress(progress)
+        every = [prepared_of(node, self._limits) for node in flows]
         answers: list[Any] = []
         broken: UnavailableError | None = None
-        for node in nodes:
+        for made in every:
             try:
-                answers.append(broken or await self.add(node))
+                answers.append(broken or await self._add(made, None))
             except UnavailableError as error:
                 broken = error
                 answers.append(error)
@@ -228,6 +230,16 @@ def named(job: Any, queue: str | None) -> tuple[str, str]:
             raise TypeError(f"the queue of {job!r} is wanted, too")
         return check_id(job), queue
     return job.id, job.queue
+
+
+def prepared_of(node: Node, limits: FlowLimits) -> Prepared | list[Prepared]:
+    """Make what is added of a node: one flow, or those of a group.
+
+    Raises:
+        TypeError, ValueError, InvalidJobError: It is no node, or cannot be added as it is.
+    """
+    made = [prepare(tree) for tree in trees_of(node, limits)]
+    return made if is_group(node) else made[0]
 
 
 def is_group(node: Node) -> bool:

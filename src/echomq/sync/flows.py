@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 import attrs
 
-from echomq._flow_steps import Added, add_walk, flow_cancel_walk
+from echomq._flow_steps import Added, Prepared, add_walk, flow_cancel_walk
+from echomq._items import check_progress
 from echomq.errors import EchoMQError, UnavailableError
-from echomq.flow_handles import handles_of, is_group, named
+from echomq.flow_handles import handles_of, named, prepared_of
 from echomq.flow_tree import FlowTree, TreeLimits, tree_walk
-from echomq.flows import DEFAULT_LIMITS, FlowLimits, Node, trees_of
+from echomq.flows import DEFAULT_LIMITS, FlowLimits, Node
+from echomq.protocol.times import to_wait
 from echomq.sync.driving import drive
 from echomq.sync.handles import JobHandle
 
@@ -80,7 +82,7 @@ class GroupHandle:
 
     def results(self, timeout: float | None = None) -> list[Any]:
         """Wait until all members have ended, and answer what their handlers returned. See `echomq.GroupHandle.results`."""
-        until = None if timeout is None else time.monotonic() + timeout
+        until = None if timeout is None else time.monotonic() + to_wait(timeout)
         return [member.result(None if until is None else max(0.0, until - time.monotonic())) for member in self.members]
 
 
@@ -96,22 +98,23 @@ class Flows:
 
     def add(self, flow: Node, *, progress: Callable[[int], None] | None = None) -> Any:
         """Add a flow. See `echomq.Flows.add` for what it answers, raises and promises."""
-        handles = []
-        for tree in trees_of(flow, self._limits):
-            keys = self._client.queue(tree.call.queue).keys
-            handles.append(self._handle(drive(self._runner, keys, add_walk(keys, tree), progress)))
-        return GroupHandle(tuple(handles)) if is_group(flow) else handles[0]
+        return self._add(prepared_of(flow, self._limits), progress)
+
+    def _add(self, made: list[Prepared] | Prepared, progress: Callable[[int], None] | None) -> Any:
+        if isinstance(made, list):
+            return GroupHandle(tuple([self._add(each, progress) for each in made]))
+        keys = self._client.queue(made.queue).keys
+        return self._handle(drive(self._runner, keys, add_walk(keys, made), progress))
 
     def add_many(self, flows: Iterable[Node], *, progress: Callable[[int], None] | None = None) -> list[Any]:
         """Add any number of flows, one after another. See `echomq.Flows.add_many`."""
-        nodes = list(flows)
-        for node in nodes:
-            trees_of(node, self._limits)
+        check_progress(progress)
+        every = [prepared_of(node, self._limits) for node in flows]
         answers: list[Any] = []
         broken: UnavailableError | None = None
-        for node in nodes:
+        for made in every:
             try:
-                answers.append(broken or self.add(node))
+                answers.append(broken or self._add(made, None))
             except UnavailableError as error:
                 broken = error
                 answers.append(error)
