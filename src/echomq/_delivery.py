@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from echomq._logs import get_logger
-from echomq._walks import Ask, At, Each, Once, Outcomes, Walk
+from echomq._walks import Ask, At, Each, Once, Outcomes, Rows, Walk
 from echomq.errors import DecodeError, EchoMQError, InvalidJobError, JobStateError
 from echomq.protocol.kin import Outcome
 from echomq.protocol.refusals import Verdict
@@ -30,6 +30,7 @@ from echomq.transitions import (
     Call,
     Delivery,
     Entry,
+    JobInFull,
     Taken,
     Transition,
     Walked,
@@ -165,7 +166,7 @@ class _Batch:
         for queue, items in news.items():
             yield from self.tell(queue, items)
 
-    def tear(self, entry: Entry, error: EchoMQError) -> None:
+    def tear(self, entry: Entry, error: ValueError | EchoMQError) -> None:
         """An entry says nothing that could be done: it goes, and the log says so."""
         _log.error("outbox_entry_torn", queue=self._keys.queue, entry=entry.name, error=str(error))
         self._did.torn += 1
@@ -190,32 +191,44 @@ class _Batch:
 
     def add(self, entry: Entry, away: dict[str, EchoMQError]) -> Walk[None]:
         """Add a child, or a follow-up, and what is below it, in its queue."""
-        if entry.queue in away:
-            self.put_back(entry, away[entry.queue])
+        queue = entry.queue or self._keys.queue
+        if queue in away:
+            self.put_back(entry, away[queue])
             return
-        there = attrs.evolve(self._keys, queue=entry.queue)
+        there = attrs.evolve(self._keys, queue=queue)
         try:
             yield At(
-                entry.queue,
+                queue,
                 Once("flow_add", lambda call: flow_receive(there, call, entry=entry.name, nodes=entry.words[0])),
             )
         except EchoMQError as error:
             if _is_for_ever(error):
                 yield from self.refused(entry, error)
             else:
-                away[entry.queue] = error
+                away[queue] = error
                 self.put_back(entry, error)
         else:
-            self.reached.add(entry.queue)
+            self.reached.add(queue)
             self.done.append(entry.name)
 
     def refused(self, entry: Entry, error: EchoMQError) -> Walk[None]:
-        """No other try will add it: its parent learns that it is lost."""
+        """No other try will add it: its parent learns that it is lost, unless it is there."""
+        try:
+            above, name = (word.decode("utf-8", "replace") for word in unpack_words(entry.words[0])[:2])
+        except ValueError as torn:
+            self.tear(entry, torn)
+            return
+        parent, child = above.partition(" ")[0], entry.name.partition(":")[2]
+        if parent and isinstance(error, JobStateError):
+            # Its id is taken. Perhaps by itself: it was added so long ago that nothing else says so.
+            rows: list[JobInFull | None] = yield At(entry.queue or self._keys.queue, Rows([child]))
+            tie = None if rows[0] is None else rows[0].record.parent
+            if tie is not None and (tie.id, tie.name) == (parent, name):
+                self.done.append(entry.name)
+                return
         _log.error("flow_job_refused", queue=entry.queue, entry=entry.name, error=str(error))
-        above, name = (word.decode("utf-8", "replace") for word in unpack_words(entry.words[0])[:2])
-        if above:
-            child = entry.name.partition(":")[2]
-            yield from self.lose(above.partition(" ")[0], child, name, f"it could not be added: {error}")
+        if parent:
+            yield from self.lose(parent, child, name, f"it could not be added: {error}")
         self.done.append(entry.name)
 
     def lose(self, parent: str, child: str, name: str, reason: str) -> Walk[None]:

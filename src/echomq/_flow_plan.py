@@ -189,8 +189,13 @@ def numbered(nodes: Sequence[Node]) -> list[Node]:
     for place, node in enumerate(nodes, 1):
         parent = places.get(node.parent, node.parent) if isinstance(node.parent, str) else node.parent
         told.append(node if parent == node.parent else attrs.evolve(node, parent=parent))
-        places[node.job.id if isinstance(node, LocalNode) else node.id] = place
+        places[id_of(node)] = place
     return told
+
+
+def id_of(node: Node) -> str:
+    """Answer the id of a node's job."""
+    return node.job.id if isinstance(node, LocalNode) else node.id
 
 
 def size_of(node: Node) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 from echomq._delivery import news_walk
-from echomq._flow_plan import Planned, Segment, again, plan, segment
+from echomq._flow_plan import Planned, Segment, again, id_of, plan, segment
 from echomq._items import MINTS, cancel_outcome, check_reason, taken
 from echomq._logs import get_logger
 from echomq._walks import Ask, Each, Once, Outcomes, Tell, Walk
@@ -18,7 +18,7 @@ from echomq.sweeps import CancelReport
 from echomq.transitions import MAX_ROUND, CancelRequest, Walked, flow_add, flow_walk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from echomq.flows import Tree
     from echomq.protocol.keys import QueueKeys
@@ -37,8 +37,8 @@ class Added:
 
     planned: Sequence[Planned]
     """Its jobs, the root first."""
-    holder: str
-    """The job that holds the root's dedup key, if nothing was added for that; else ""."""
+    holders: Mapping[str, str]
+    """Which of them were not added, since their dedup keys are held, and by which jobs: by ids."""
 
 
 @final
@@ -96,13 +96,18 @@ def add_walk(keys: QueueKeys, prepared: Prepared) -> Walk[Added]:
             prepared = Prepared(fresh, segment(fresh))
             continue
         if verdicts[0].code == DUPLICATE:
-            return Added(planned, verdicts[0].detail)
+            return Added(planned, {planned[0].job.id: verdicts[0].detail})
         # Children that are duplicates have ended already, and with them perhaps their parents.
-        rounds = prepared.rounds or any(verdict.code == DUPLICATE for verdict in verdicts)
+        holders = {
+            id_of(node): verdict.detail
+            for node, verdict in zip(part.nodes, verdicts, strict=True)
+            if verdict.code == DUPLICATE
+        }
+        rounds = prepared.rounds or len(holders)
         if rounds:
-            yield from news_walk(keys, rounds=int(rounds))
+            yield from news_walk(keys, rounds=rounds)
         yield Tell(len(planned))
-        return Added(planned, "")
+        return Added(planned, holders)
     raise taken(prepared.planned[0].job.id)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 import anyio
@@ -19,10 +20,11 @@ from echomq.protocol.times import to_wait
 from echomq.results import JobHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable
 
     from echomq._flow_plan import Planned
     from echomq.client import Client
+    from echomq.results import EnqueueOutcome
     from echomq.sweeps import CancelReport
 
 R_co = TypeVar("R_co", covariant=True)
@@ -36,7 +38,8 @@ class FlowHandle(Generic[R_co]):
     job: JobHandle[R_co]
     """The top job: `await handle.job.cancel()`, `.state()`, and so on."""
     children: Mapping[str, FlowHandle[Any]] = attrs.field(eq=False)
-    """Its children, by name, in the order in which they were given."""
+    """Its children, by name, in the order in which they were given. Of one of the same queue whose dedup key was held,
+    the handle is that of the job which holds it, and nothing is below it."""
 
     def __repr__(self) -> str:
         return f"<FlowHandle {self.id} of {len(self.children)}>"
@@ -53,7 +56,7 @@ class FlowHandle(Generic[R_co]):
 
     @property
     def admitted(self) -> bool:
-        """Whether the flow was added; False: the top job's dedup key is held, and nothing was."""
+        """Whether it was added with what is below it; False: the job's dedup key is held, and nothing was."""
         return self.job.admitted
 
     async def result(self, timeout: float | None = None) -> R_co:
@@ -255,22 +258,23 @@ def is_group(node: Node) -> bool:
 
 
 def _handle(client: Client, added: Added) -> FlowHandle[Any]:
-    root = added.planned[0]
-    if added.holder:
-        owner = client.queue(root.queue)
-        return FlowHandle(JobHandle(added.holder, root.queue, "duplicate", owner, root.call.read), {})
+    def job_of(one: Planned, id: str, outcome: EnqueueOutcome) -> JobHandle[Any]:
+        return JobHandle(id, one.queue, outcome, client.queue(one.queue), one.call.read)
 
-    def job_of(one: Planned) -> JobHandle[Any]:
-        return JobHandle(one.job.id, one.queue, "admitted", client.queue(one.queue), one.call.read)
-
-    made: FlowHandle[Any] = handles_of(added.planned, job_of, FlowHandle)
+    made: FlowHandle[Any] = handles_of(added, job_of, FlowHandle)
     return made
 
 
-def handles_of(planned: Sequence[Planned], job_of: Callable[[Planned], Any], kind: Callable[[Any, Any], Any]) -> Any:
-    """Make the handles of a plan, children first: no call goes deeper for a deep tree."""
-    made: dict[int, FlowHandle[Any]] = {}
-    for one in reversed(planned):
+def handles_of(
+    added: Added, job_of: Callable[[Planned, str, EnqueueOutcome], Any], kind: Callable[[Any, Any], Any]
+) -> Any:
+    """Make the handles of what was added, children first: no call goes deeper for a deep tree."""
+    made: dict[int, Any] = {}
+    for one in reversed(added.planned):
         below = {kid.branch.name: made.pop(id(kid)) for kid in one.kids if kid.branch is not None}
-        made[id(one)] = kind(job_of(one), below)
-    return made[id(planned[0])]
+        holder = added.holders.get(one.job.id)
+        if holder is None:
+            made[id(one)] = kind(job_of(one, one.job.id, "admitted"), MappingProxyType(below))
+        else:
+            made[id(one)] = kind(job_of(one, holder, "duplicate"), MappingProxyType({}))
+    return made[id(added.planned[0])]

@@ -27,7 +27,7 @@ from echomq.errors import EchoMQError, JobStateError, ServerError
 from echomq.protocol.ids import check_id
 from echomq.protocol.keys import check_lane_name, check_schedule_name
 from echomq.protocol.refusals import KIND
-from echomq.transitions import MAX_ROUND, Look, Obliteration, obliterate
+from echomq.transitions import MAX_ROUND, Look, Obliteration, flow_walk, obliterate
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
@@ -47,6 +47,8 @@ PAUSE: Final = 0.25
 """Seconds between two rounds that found nothing to erase."""
 PATIENCE: Final = 64
 """Rounds without progress after which obliterating is given up."""
+PATIENCE_OWING: Final = 180
+"""The same while other queues have to be told something: whoever died delivering it has it for half a minute."""
 _SETS: Final = ("pending", "active", "schedule", "dead", "waiting", "done")
 _TYPED: Final = (*_SETS, "ring", "closed", "lanes", "schedules", "wake", "events", "counts", "outbox:entries", "outbox")
 _OWN: Final = frozenset(
@@ -266,17 +268,13 @@ def obliterate_walk(keys: QueueKeys, *, force: bool) -> Walk[int]:
             yield Tell(jobs)
         if done.left == 0:
             break
-        if not done.jobs:
-            # Perhaps only what other queues must hear is left.
-            yield from deliver_walk(keys)
-            yield Wait(PAUSE)
+        owes = done.jobs == 0 and (yield from _tell_others(keys))
         idle = 0 if least is None or done.left < least else idle + 1
         least = done.left if least is None else min(least, done.left)
-        if idle >= PATIENCE:
-            raise ServerError(
-                "EMQTORN",
-                f"queue {keys.queue!r}: {done.left} jobs, schedules, or words for other queues cannot be got rid of (force=True gives up on the latter)",
-            )
+        if idle >= (PATIENCE_OWING if owes else PATIENCE):
+            what = "words for other queues cannot be delivered" if owes else "jobs or schedules cannot be erased"
+            way_out = " (force=True gives them up)" if owes else ""
+            raise ServerError("EMQTORN", f"queue {keys.queue!r}: {done.left} {what}{way_out}")
     for _ in range(MOST_SCANS):
         leftovers: dict[str, None] = {}
 
@@ -291,6 +289,22 @@ def obliterate_walk(keys: QueueKeys, *, force: bool) -> Walk[int]:
             break
     yield from _round(keys, force=force, last=True)
     return jobs
+
+
+def _tell_others(keys: QueueKeys) -> Walk[bool]:
+    """Deliver what other queues must hear before it is forgotten. Answers whether there is some yet."""
+    names: list[bytes] = yield Plain(("ZRANGE", keys.outbox, 0, ROUND - 1))
+    for name in names:
+        if name.startswith(b"hold:"):  # a flow that is being added: nobody can go on with it
+            walk = name.decode("utf-8", "replace")
+            while (yield Ask(lambda call, walk=walk: flow_walk(keys, call, entry=walk))).more:  # type: ignore[misc]
+                pass
+    if not names:
+        return False
+    did = yield from deliver_walk(keys)
+    if not did.entries:
+        yield Wait(PAUSE)  # somebody else has taken it, or the other queue is away
+    return True
 
 
 def _check_meta(keys: QueueKeys) -> Walk[None]:

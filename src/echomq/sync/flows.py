@@ -20,6 +20,7 @@ from echomq.sync.handles import JobHandle
 
 if TYPE_CHECKING:
     from echomq._flow_plan import Planned
+    from echomq.results import EnqueueOutcome
     from echomq.sweeps import CancelReport
     from echomq.sync.client import Client
     from echomq.sync.runner import Runner
@@ -138,13 +139,8 @@ class Flows:
         return drive(self._runner, keys, tree_walk(keys, id, limits or TreeLimits(), whole=whole))
 
     def _handle(self, added: Added) -> FlowHandle[Any]:
-        root = added.planned[0]
-        if added.holder:
-            owner = self._client.queue(root.queue)
-            return FlowHandle(JobHandle(added.holder, root.queue, "duplicate", owner, root.call.read), {})
+        def job_of(one: Planned, id: str, outcome: EnqueueOutcome) -> JobHandle[Any]:
+            return JobHandle(id, one.queue, outcome, self._client.queue(one.queue), one.call.read)
 
-        def job_of(one: Planned) -> JobHandle[Any]:
-            return JobHandle(one.job.id, one.queue, "admitted", self._client.queue(one.queue), one.call.read)
-
-        made: FlowHandle[Any] = handles_of(added.planned, job_of, FlowHandle)
+        made: FlowHandle[Any] = handles_of(added, job_of, FlowHandle)
         return made

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import attrs
 
 from echomq.errors import DecodeError
+from echomq.protocol.keys import check_queue_name
 from echomq.protocol.words import unpack_words
 from echomq.transitions.base import MAX_ROUND, Argument, Call, Transition, multi
 
@@ -37,7 +38,7 @@ class Entry:
     """Its name in the outbox, `<kind>:<id>`."""
     kind: str
     """add (a child, or a follow-up), tell (an outcome), cancel, ask, redrive: for another queue (or, for `tell`, the same);
-    sweep, hold, revive, reconcile: steps in the queue itself, taken by `flow_walk`."""
+    sweep, hold, revive, reconcile: steps in the queue itself, taken by `flow_walk`. torn: nobody can read it."""
     queue: str
     """The queue it is for; "" is the outbox's own."""
     words: tuple[bytes, ...]
@@ -46,7 +47,7 @@ class Entry:
     @property
     def is_walk(self) -> bool:
         """Whether it is a step in the queue itself."""
-        return self.kind in ("sweep", "hold", "revive", "reconcile")
+        return self.kind in ("sweep", "hold", "revive", "reconcile") and len(self.words) > 1
 
     @classmethod
     def read(cls, name: bytes, content: bytes) -> Entry:
@@ -55,8 +56,11 @@ class Entry:
         Raises:
             DecodeError: It is torn.
         """
-        kind, queue, *words = unpack_words(content) or [b""] if content else [b"", b""]
-        return cls(name.decode("utf-8", "replace"), kind.decode(), queue.decode(), tuple(words))
+        try:
+            kind, queue, *words = unpack_words(content)
+            return cls(name.decode(), kind.decode(), check_queue_name(queue.decode()) if queue else "", tuple(words))
+        except ValueError as error:  # too few words, no text, no queue's name
+            raise DecodeError(f"expected what {name!r} says in the outbox, got {content[:80]!r}: {error}") from None
 
 
 @final
@@ -82,9 +86,15 @@ def flow_take(keys: QueueKeys, call: Call, *, bound: int = MAX_ROUND, cap_ms: in
         cap_ms: The longest `next_ms` worth answering, ms.
     """
 
+    def entry(name: bytes, content: bytes) -> Entry:
+        try:
+            return Entry.read(name, content)
+        except DecodeError:  # which keeps no other from being delivered
+            return Entry(name.decode("utf-8", "replace"), "torn", "", (content,))
+
     def read(reply: Any) -> Taken:
         flat = reply[2:]
-        entries = tuple(Entry.read(flat[at], flat[at + 1]) for at in range(0, len(flat), 2))
+        entries = tuple(entry(flat[at], flat[at + 1]) for at in range(0, len(flat), 2))
         return Taken(int(reply[0]), reply[1].decode(), entries)
 
     return Transition("flow_take", keys, (call.client, 0, bound, cap_ms), read)
@@ -117,7 +127,10 @@ class Delivery:
         if entry.kind not in ("tell", "cancel", "ask", "redrive") or len(entry.words) != 4:  # noqa: PLR2004
             raise DecodeError(f"expected a delivery in the outbox, got {entry.name!r} with {len(entry.words)} words")
         id, other, name, body = entry.words
-        return cls(entry.kind, id.decode(), other.decode(), name.decode(), body)  # type: ignore[arg-type]  # looked at
+        try:
+            return cls(entry.kind, id.decode(), other.decode(), name.decode(), body)  # type: ignore[arg-type]  # looked at
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"expected text in {entry.name!r}, got {error.object[:80]!r}") from None
 
     def arguments(self) -> tuple[Argument, ...]:
         """Spell it in a call."""
