@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, final
 
 import attrs
@@ -12,7 +13,7 @@ from echomq.conformance.invariants_kin import entries
 from echomq.conformance.pumping import deliver, pump
 from echomq.protocol.kin import Policy
 from echomq.protocol.records import Claimed, NewJob
-from echomq.transitions import SPAWNER, Completion, Entry, Failure, ForeignNode, LocalNode, Suspension, Taken
+from echomq.transitions import SPAWNER, Completion, Entry, Failure, ForeignNode, LocalNode, Suspension, Taken, Walked
 from echomq.transitions.nodes import Node
 
 FAR: Final = "far"
@@ -135,9 +136,18 @@ class Flows:
         source = b or self.b
         return deliver(entry, source.other, {name: bench.other for name, bench in self.b.queues.items()})
 
-    def walk(self, entry: str, **options: Any) -> Any:
+    def walk(self, entry: str, **options: Any) -> Walked:
         """Take a step of a walk."""
-        return self.b.other.plain("flow_walk", entry=entry, **options)
+        walked: Walked = self.b.other.plain("flow_walk", entry=entry, **options)
+        return walked
+
+    def steps(self, entry: str, **options: Any) -> Iterator[Walked]:
+        """Take all steps of a walk, 64 at most."""
+        for _ in range(64):
+            walked = self.walk(entry, **options)
+            yield walked
+            if not walked.more:
+                return
 
     def owed(self, b: Bench | None = None) -> list[str]:
         """Name what the outbox holds."""

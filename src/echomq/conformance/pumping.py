@@ -13,6 +13,7 @@ from echomq.protocol.kin import Outcome
 from echomq.transitions import Delivery, Entry
 
 _ROUNDS: Final = 64
+_STEPS: Final = 64
 
 
 def deliver(entry: Entry, source: Driver, targets: Mapping[str, Driver]) -> str:
@@ -22,11 +23,15 @@ def deliver(entry: Entry, source: Driver, targets: Mapping[str, Driver]) -> str:
         entry: The entry.
         source: A client of the queue whose outbox it is.
         targets: A client of each queue, by its name.
+
+    Raises:
+        AssertionError: A walk never ends.
     """
     if entry.is_walk:
-        while source.plain("flow_walk", entry=entry.name).more:
-            pass
-        return "walked"
+        for _ in range(_STEPS):
+            if not source.plain("flow_walk", entry=entry.name).more:
+                return "walked"
+        raise AssertionError(f"{entry.name} never ends")
     target = targets[entry.queue] if entry.queue else source
     if entry.kind == "add":
         return str(target.plain("flow_receive", entry=entry.name, nodes=entry.words[0])[0].code)

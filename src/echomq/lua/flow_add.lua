@@ -44,11 +44,8 @@ if hold ~= '' and nodes[1].id ~= hold then
   end
   if string.sub(call('HGET', ENTRIES, 'hold:' .. hold) or '', -4) ~= 'wait' then return redis.error_reply('EMQGONE ' .. hold) end --!guard round-open
 end
-local verdicts, refusal = admit_nodes(words, nodes, { hold = hold ~= '' and hold or nil, strict = entry == '' })
+local verdicts, refusal = admit_nodes(words, nodes, { hold = hold ~= '' and hold or nil, last = last, strict = entry == '' })
 if not verdicts then return redis.error_reply(refusal) end
-if hold ~= '' and (verdicts[1] == 'admitted' or nodes[1].id ~= hold) then --!guard hold-added
-  owe(last and NOW or NOW + 60000, 'hold:' .. hold, 'hold', '', hold, last and 'release' or 'wait') --!write hold
-end
 if entry ~= '' then call('SET', P .. 'delivered:' .. entry, 1, 'EX', 86400) end --!write delivered
 bell()
 flush_tally()

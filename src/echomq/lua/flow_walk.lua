@@ -107,7 +107,9 @@ end
 function walks.hold()
   local taken_back = cursor ~= 'release'
   if taken_back then cursor = 'drop' end
-  for _, held in ipairs(call('LPOP', key .. ':held', bound) or {}) do --!bound held
+  -- They leave the list after the last of them: a step that was refused is taken again.
+  local all = call('LRANGE', key .. ':held', 0, bound - 1) --!bound held
+  for _, held in ipairs(all) do
     local add = string.match(held, '^add:')
     if add and taken_back then
       strike(held)
@@ -116,8 +118,8 @@ function walks.hold()
       call('ZADD', OUTBOX, 'XX', NOW, held) --!write held-add
     else
       local f = call('HMGET', row_key(held), 'state', 'hold', 'children', 'due_ms', 'lane', 'priority')
-      -- It may have been cancelled, or removed, meanwhile.
-      local there = f[1] == 'waiting' and f[2] == id --!guard held-there
+      -- It may have been cancelled, or removed, meanwhile. One without a hold is of a step that was refused.
+      local there = f[1] == 'waiting' and (f[2] == id or not (f[2] or taken_back)) --!guard held-there
       if there and taken_back then
         local row = read(held)
         row.parent, row.children = nil, nil
@@ -134,16 +136,23 @@ function walks.hold()
     end
     did.released = did.released + 1
   end
+  call('LTRIM', key .. ':held', #all, -1) --!write held-over
   return call('EXISTS', key .. ':held') == 0
 end
 -- A parent has waited for long: are its children still there?
 function walks.reconcile()
   local f = call('HMGET', key, 'state', 'hold')
-  if f[1] ~= 'waiting' or f[2] then return true end --!guard reconcile-waiting
+  if f[1] ~= 'waiting' then
+    -- One that has gone on, unless it should never have been among those that wait.
+    if call('ZREM', P .. 'waiting', id) == 1 then tally(f[1] and 'torn' or 'dropped') end --!guard reconcile-misplaced
+    return true
+  end
+  if f[2] then return true end --!guard reconcile-held
   local over = scan('children', function(name, _, child, _, queue)
     if call('HEXISTS', key .. ':results', name) == 1 then return end --!guard reconcile-open
     if queue ~= '' then
-      if call('HEXISTS', ENTRIES, 'add:' .. child) == 1 then return end --!guard reconcile-unsent
+      -- What was not sent yet cannot have been heard.
+      if call('HEXISTS', ENTRIES, 'add:' .. child) == 1 or call('HEXISTS', ENTRIES, 'redrive:' .. child) == 1 then return end --!guard reconcile-unsent
       owe(NOW, 'ask:' .. child, 'ask', queue, child, id, '', name) --!write reconcile-ask
       did.sent = did.sent + 1
       return

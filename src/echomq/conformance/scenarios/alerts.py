@@ -94,6 +94,9 @@ def none(b: Bench) -> None:
         (len(told), len(dead), _alert(dead[0]) in told, _alert(it.parent) in told),
         (2, 1, False, True),
     )
+    by_hand = b.add(task="alarm", priority=9)
+    b.bury(by_hand)
+    b.expect("nor for a job of that task", b.state(_alert(by_hand)), "")
     b.configure(on_dead="")
     other = b.add(priority=9)
     b.bury(other)

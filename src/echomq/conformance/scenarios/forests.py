@@ -8,6 +8,7 @@ from echomq.conformance.items import DAY_MS, YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
 from echomq.protocol.kin import Policy
 from echomq.protocol.records import NewJob
+from echomq.protocol.words import pack_words
 from echomq.transitions import ForeignNode, LocalNode, Look, NewTime, Reassignment
 
 NOBODY = "JOB00000000001"
@@ -202,3 +203,27 @@ def out_of_place(b: Bench) -> None:
     b.due(it["0"])
     f.complete(b.take())
     b.expect("ready", b.state(it.parent), "pending")
+
+
+@scenario("what ended on the shelf of an obliterated queue has told its end already", 35)
+def told_already(b: Bench) -> None:
+    f = Flows(b)
+    f.family("0", abroad=True, result_ttl_ms=YEAR_MS)
+    f.complete(f.far.take(), b=f.far)
+    f.pump()
+    f.far.worker.plain("pause")
+    b.expect("nothing is owed", (f.far.producer.plain("obliterate").left, f.owed(f.far)), (0, []))
+    f.far.worker.plain("resume")
+
+
+@scenario("an outbox is put together again up to ten thousand entries; beyond that nobody walks it", 39)
+def large_outbox(b: Bench) -> None:
+    f = Flows(b)
+    f.family("0")
+    text = pack_words(["tell", "", NOBODY, NOBODY, "0", "completed 1 1 \n"])
+    b.server.hset(b.keys.outbox_entries, mapping={f"tell:{n}": text for n in range(10_001)})
+    b.expect("too many", b.on("repair", Look("key", "outbox")), ["ok"])
+    b.server.hdel(b.keys.outbox_entries, "tell:0")
+    b.expect("as many as may be", b.on("repair", Look("key", "outbox")), ["mended outbox"])
+    b.expect("all are due", len(b.look().zset("outbox")), 10_000)
+    b.server.delete(b.keys.outbox, b.keys.outbox_entries)

@@ -6,6 +6,7 @@ from echomq.conformance.bench import Bench
 from echomq.conformance.flowing import MINUTE, Flows
 from echomq.conformance.items import DAY_MS, YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
+from echomq.protocol.kin import Policy
 from echomq.protocol.records import NewJob
 from echomq.transitions import CancelRequest, LocalNode
 from echomq.transitions.nodes import Node
@@ -193,3 +194,37 @@ def patient(b: Bench) -> None:
     )
     f.later(f"hold:{root.id}", -DAY_MS)
     f.pump()
+
+
+@scenario("a round in which every job's dedup key is taken adds nothing, and the flow goes on", 22)
+def empty_round(b: Bench) -> None:
+    f = Flows(b)
+    holder = b.add(dedup="k", delay_ms=YEAR_MS)
+    root = NewJob()
+    f.add(LocalNode(job=root, kids=True), *_kids(1, "0"), hold=root.id, last=False)
+    node = LocalNode(job=NewJob(dedup="k"), parent=root.id, name="d", policy=Policy.IGNORE)
+    b.expect("added", f.add(node, hold=root.id), [f"duplicate {holder}"])
+    b.expect("released", (f.pump(), f.ended(root.id)), ([f"hold:{root.id}"], {"d": "duplicate"}))
+    f.complete(b.take())
+    b.expect("its turn", b.take().id, root.id)
+
+
+@scenario("a step that was broken off is taken again: what it had begun with is not left out", 39)
+def again(b: Bench) -> None:
+    f = Flows(b)
+    root = NewJob()
+    kids = _kids(1, "0", "1")
+    f.add(LocalNode(job=root, kids=True), *kids, hold=root.id)
+    first = kids[0]
+    b.server.hdel(b.keys.job(first.job.id if isinstance(first, LocalNode) else ""), "hold")
+    f.pump()
+    b.expect(
+        "both run", sorted(b.look().zset("pending")), sorted(it.job.id for it in kids if isinstance(it, LocalNode))
+    )
+    gone = NewJob()
+    loose = LocalNode(job=NewJob(), parent=1, name="0")
+    f.add(LocalNode(job=gone, kids=True), loose, hold=gone.id, last=False)
+    b.server.hdel(b.keys.job(loose.job.id), "hold")
+    f.later(f"hold:{gone.id}", 0)
+    b.expect("what is not held is not taken back", (f.pump(), b.state(loose.job.id)), ([f"hold:{gone.id}"], "waiting"))
+    b.on("remove", loose.job.id)

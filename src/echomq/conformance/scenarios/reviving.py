@@ -82,6 +82,18 @@ def other_policies(b: Bench) -> None:
     b.expect("loose", (b.state(loose), b.state(parent.id)), ("", "pending"))
 
 
+@scenario("an ignored child that its parent's death buried, and that is gone, is left as it ended", 41)
+def ignored_and_gone(b: Bench) -> None:
+    f = Flows(b)
+    parent = f.running()
+    f.spawn(parent, "0", policy=Policy.IGNORE)
+    f.die(parent)
+    f.pump()
+    b.on("remove", f.children(parent.id)["0"].split(" ")[0])
+    b.expect("redriven", (b.on("redrive", parent.id), f.pump()), (["ok"], [f"revive:{parent.id}"]))
+    b.expect("it runs without", (b.state(parent.id), f.ended(parent.id)), ("pending", {"0": "dead"}))
+
+
 @scenario(
     "a child that cannot come back buries its parent again, and is named: gone, kept as cancelled, its key taken",
     22,
@@ -164,12 +176,9 @@ def walks(b: Bench) -> None:
     b.expect("all are dead", len(b.look().zset("dead")), 601)
     b.on("redrive", root.id)
     steps, total = 0, 0
-    while True:
-        walked = f.walk(f"revive:{root.id}", bound=100)
+    for walked in f.steps(f"revive:{root.id}", bound=100):
         steps, total = steps + 1, total + walked.redriven
-        if not walked.more:
-            break
-        b.expect("held yet", b.row(root.id).get("hold"), "revive")
+        b.expect("held yet", b.row(root.id).get("hold"), "revive" if walked.more else None)
     b.expect("all came back", (total, steps > 3, f.ended(root.id)), (600, True, {}))
     with b.unchanged():
         b.expect("over", f.walk(f"revive:{root.id}").redriven, 0)
@@ -278,3 +287,39 @@ def sweeping_abroad(b: Bench) -> None:
     b.server.zadd(b.keys.outbox, {word.name: 1})
     f.pump()
     b.expect("now", (f.far.state(middle.id), f.far.state(low.id)), ("waiting", "pending"))
+
+
+@scenario(
+    "a word that comes again finds an end that was told already, and has it told once more, whatever it was", 15, 41
+)
+def told_again(b: Bench) -> None:
+    f = Flows(b)
+    for how in ("dead", "done"):
+        it = f.family("0", abroad=True, result_ttl_ms=YEAR_MS)
+        first = f.far.take()
+        f.die(first, b=f.far)
+        f.pump()
+        b.on("redrive", it.parent)
+        f.walk(f"revive:{it.parent}")
+        word = f.take().entries[0]
+        f.deliver(word)
+        second = f.far.take()
+        (f.die if how == "dead" else f.complete)(second, b=f.far)
+        taken = f.take(f.far)
+        f.far.other.plain("flow_done", till=taken.till, done=f.owed(f.far))
+        b.expect(f"{how}: nothing is owed", f.owed(f.far), [])
+        with f.far.unchanged():
+            other = Delivery("redrive", it["0"], NewJob().id, "2", b"0")
+            b.expect(f"{how}: another's word", f.far.on("flow_deliver", other), ["lost"])
+        b.expect(
+            f"{how}: again", (f.deliver(word), f.far.state(it["0"]), f.owed(f.far)), ("alive", how, [f"tell:{it['0']}"])
+        )
+        taken = f.take(f.far)
+        f.far.other.plain("flow_done", till=taken.till, done=f.owed(f.far))
+        ask = Delivery("ask", it["0"], it.parent, "", b"0")
+        b.expect(f"{how}: asked", (f.far.on("flow_deliver", ask), f.owed(f.far)), (["alive"], [f"tell:{it['0']}"]))
+        b.server.zadd(b.keys.outbox, {word.name: 1})
+        f.pump()
+        b.expect(f"{how}: its parent", b.state(it.parent), "dead" if how == "dead" else "pending")
+        b.on("remove", it.parent)
+        f.far.on("remove", it["0"])

@@ -148,13 +148,10 @@ def rounds(b: Bench) -> None:
     f.complete(*done)
     b.on("cancel", CancelRequest(root.id, "why"))
     steps, total = 0, 0
-    while True:
-        walked = f.walk(f"sweep:{root.id}", bound=100)
+    for walked in f.steps(f"sweep:{root.id}", bound=100):
         steps, total = steps + 1, total + walked.cancelled
         b.expect("a step", walked.cancelled <= 130, True)
-        if not walked.more:
-            break
-        b.expect("it is owed yet", f.owed(), [f"sweep:{root.id}"])
+        b.expect("it is owed yet", f.owed(), [f"sweep:{root.id}"] * walked.more)
     b.expect("all", (total, steps > 3, f.children(root.id), b.count("cancelled")), (597, True, {}, 598))
     b.refuses("out of range", "EMQKIND bound 0", b.other.bare, "flow_walk", "sweep:x", 0)
     b.refuses("out of range", "EMQKIND bound 1001", b.other.bare, "flow_walk", "sweep:x", 1001)
@@ -263,3 +260,20 @@ def unknown_kind(b: Bench) -> None:
     b.expect("each", b.on("flow_deliver", bad, good), ["EMQKIND kind no", "ok"])
     b.expect("ready", b.state(it.parent), "pending")
     b.on("remove", it["0"])
+
+
+@scenario("children that have ended are told nothing, also when they live again by themselves", 30)
+def ended_before(b: Bench) -> None:
+    f = Flows(b)
+    it = f.family("done", "open", abroad=True, policy=Policy.IGNORE)
+    f.complete(f.far.take(), b=f.far)
+    f.pump()
+    b.on("cancel", CancelRequest(it.parent, "why"))
+    b.expect("word to one", f.walk(f"sweep:{it.parent}").sent, 1)
+    f.pump()
+    here = f.family("dead", "open", policy=Policy.IGNORE)
+    dead = b.take()
+    f.die(dead)
+    b.on("redrive", dead.id)
+    b.on("cancel", CancelRequest(here.parent, "why"))
+    b.expect("one is open", (f.walk(f"sweep:{here.parent}").cancelled, b.state(dead.id)), (1, "pending"))

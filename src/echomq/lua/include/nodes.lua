@@ -56,7 +56,7 @@ local function read_nodes(words, at, spawner)
     end
     wrong = wrong or check(words, node, nodes, spawner)
     local named = not wrong and node.above ~= '' and node.above .. ' ' .. node.name
-    if named and names[named] then wrong = 'name ' .. node.name end --!guard node-twice
+    if names[named] then wrong = 'name ' .. node.name end --!guard node-twice
     if wrong then return nil, 'EMQKIND ' .. wrong end
     if named then names[named] = true end
     nodes[n] = node
@@ -204,6 +204,9 @@ local function write(words, nodes, how)
   for _, node in ipairs(nodes) do
     if not node.verdict and node.queue == '' then emit('enqueued', node.id) end
   end
+  if how.hold then --!guard hold-added
+    owe(how.last and NOW or NOW + 60000, 'hold:' .. how.hold, 'hold', '', how.hold, how.last and 'release' or 'wait') --!write hold
+  end
 end
 -- Should the server refuse a part (a right the user lacks), the rest must not stay.
 local function undo(nodes, how)
@@ -231,7 +234,7 @@ local function undo(nodes, how)
   end
 end
 -- Admits them all, or none. `how`: the running job that spawns them, the root of a flow that is added in rounds (`hold`),
--- whether a root's dedup key that is taken keeps all out (`strict`). Answers their verdicts, or nil and a refusal.
+-- whether that was the last round (`last`), whether a root's dedup key that is taken keeps all out (`strict`). Answers their verdicts, or nil and a refusal.
 local function admit_nodes(words, nodes, how)
   local refusal, root = judge(nodes, how)
   if refusal then return nil, refusal end

@@ -13,17 +13,14 @@ local function pack(...)
 end
 -- Writes an entry, to be taken at a moment; one of that name is replaced.
 local function owe(moment, entry, ...)
-  if not FLOWS then --!guard first-flow
-    call('HSET', META, 'protocol', VERSION, 'flows', 1) --!write flows
-    FLOWS = '1'
-  end
   if moment ~= '+inf' then watch(OUTBOX, moment) end
   call('HSET', ENTRIES, entry, pack(...)) --!write owe
   call('ZADD', OUTBOX, moment, entry) --!write owe-due
 end
 local function strike(entry)
-  call('ZREM', OUTBOX, entry) --!write strike
+  -- In this order: what says nothing keeps nobody waiting, and goes with whoever takes it.
   call('HDEL', ENTRIES, entry) --!write strike-entry
+  call('ZREM', OUTBOX, entry) --!write strike
 end
 -- How a job ended, as its parent keeps it.
 local function outcome(kind, token, reason, body)
