@@ -116,11 +116,14 @@ async def test_nurseries_one_after_another_and_nested(app: App, queue_name: str)
     @app.task(queue=queue_name)
     async def child(text: str) -> str:
         play.ran.append(text)
+        if text == "two!":
+            await anyio.sleep(0.2)  # longer than the next attempt takes to look at it
         return text + "!"
 
-    async with app, running(app):
+    async with app, running(app) as worker:
         handle = await parent.enqueue()
         assert await handle.result(timeout=10) == [["0", "one!"], ["1", "two!"], ["2", "two!!"]]
+        assert worker.statistics().counters.failed == 0
     assert play.attempts[:2] == [1, 2]  # and a third, if the last child has not ended when it is looked at
     assert sorted(play.ran[:2]) == ["one", "two"]
     assert play.ran[2:4] == ["between", "two!"]
@@ -339,11 +342,14 @@ async def test_body_that_raises_suspends_nothing(app: App, queue_name: str, peek
     @app.task(queue=queue_name, result_ttl=60, backoff=lambda *_: 0.0)
     async def parent(job: Job) -> int:
         play.attempts.append(job.attempt)
-        async with job.nursery() as children:
-            one = children.enqueue(child.call(1), name="one")
-            if job.attempt == 1:
+        try:
+            async with job.nursery() as children:
+                one = children.enqueue(child.call(1), name="one")
                 await until(lambda: play.ran)
-                raise KeyError("on purpose")
+                _ = {}["on purpose"] if job.attempt == 1 else 0
+        except Exception as error:
+            play.reasons.append(type(error).__name__)
+            raise
         return one.result()
 
     @app.task(queue=queue_name)
@@ -360,6 +366,7 @@ async def test_body_that_raises_suspends_nothing(app: App, queue_name: str, peek
     assert play.ran == [1]
     assert error is not None
     assert error.type == "KeyError"
+    assert play.reasons == ["KeyError"]
 
 
 async def test_handler_that_swallows_its_suspension_has_failed(app: App, queue_name: str, peek: Peek) -> None:
