@@ -18,6 +18,7 @@ from echomq import (
     JobCall,
     Queue,
     QueueFullError,
+    _flow_plan,
     _flow_steps,
     chain,
     child,
@@ -234,7 +235,7 @@ async def test_id_that_is_taken_is_minted_again(client: Client, queue: Queue, mo
     """Another producer's job has a child's id: the flow has other ids, and its middleware is not asked twice."""
     taken = await client.enqueue(call(queue))
     app, seen = App(), []
-    real = _flow_steps.plan
+    real = _flow_plan.plan
 
     @app.around_enqueue
     def look(made: JobCall[Any]) -> Any:

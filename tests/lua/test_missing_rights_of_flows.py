@@ -1,6 +1,4 @@
-"""A server that refuses a command in the middle of a flow's script costs an error: no half of a flow, and no parent
-that waits for ever.
-"""
+"""A command refused in the middle of a flow's script costs an error: no half of a flow, no parent that waits for ever."""
 
 from __future__ import annotations
 
@@ -67,8 +65,8 @@ def finish(ground: Ground) -> set[str]:
     """Let all time pass, deliver all that is owed, complete whatever comes; answer the ids that completed."""
     done: set[str] = set()
     drivers = {"rights": ground.able, FAR: far(ground)}
-    for round in range(24):
-        if round % 8 == 0:
+    for turn in range(24):
+        if turn % 8 == 0:
             repair(ground)
         for driver in drivers.values():
             for name in ("active", "schedule", "waiting"):
@@ -91,7 +89,7 @@ def assert_nothing_left(ground: Ground) -> None:
 
 @pytest.mark.parametrize("rounds", [False, True])
 @pytest.mark.parametrize("command", OF_FLOWS)
-def test_flow_add_without_a_right_adds_all_or_nothing(ground: Ground, command: str, rounds: bool) -> None:  # noqa: FBT001
+def test_flow_add_without_a_right_adds_all_or_nothing(ground: Ground, command: str, rounds: bool) -> None:
     """A flow that was refused in its middle leaves no part of itself; one that was admitted runs to its end."""
     ground.able.plain("configure", settings={"events": "none"})
     root = NewJob()
@@ -157,7 +155,7 @@ def test_endings_without_a_right_settle_every_parent(ground: Ground, command: st
     else:
         ground.attempt(lambda: limited.items("complete", *(Completion(c.id, c.token, c.nonce, b"") for c in jobs)))
     assert root.id in finish(ground)
-    dead = [id for id in take(ground.admin, ground.keys).zset("dead")]
+    dead = list(take(ground.admin, ground.keys).zset("dead"))
     if dead:
         ground.able.items("remove", *dead)
     assert_nothing_left(ground)

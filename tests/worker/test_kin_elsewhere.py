@@ -11,6 +11,7 @@ import pytest
 from echomq import App, chain, child, flow
 from echomq.children import by_name
 from echomq.errors import DecodeError, JobFailedError
+from echomq.flows import Node
 from echomq.job import Job
 from tests.worker import process_jobs
 from tests.worker.support import Peek, running, until
@@ -36,7 +37,7 @@ async def test_plain_function_reads_its_children(app: App, queue_name: str, plac
         told.append(text)
 
     async with app, running(app, processes=1, lease=30.0):
-        nodes = [one.call(1), one.call(2), child(one.call(-1), on_failure="ignore")]
+        nodes: list[Node] = [one.call(1), one.call(2), child(one.call(-1), on_failure="ignore")]
         handle = await app.flows.add(flow(parent.call("told"), nodes))
         found: Any = await handle.result(timeout=30)
         assert found == [{"0": 1, "1": 2}, [], [["2", "dead"]], True]

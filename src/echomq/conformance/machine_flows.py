@@ -147,7 +147,7 @@ class Families(RuleBasedStateMachine):
             raise ContradictionError(f"{claimed.id} runs while its children {open_ones} are open")
         for name, link in links.items():
             failed = Outcome.parse(results[name].encode()).failed
-            if failed and ChildRef.parse(link.encode()).policy is Policy.FAIL_PARENT and "broken" not in row:
+            if failed and ChildRef.parse(link.encode()).policy is Policy.FAIL_PARENT:
                 raise ContradictionError(f"{claimed.id} runs although its child {name} has failed")
 
     @precondition(lambda self: self.held)

@@ -16,4 +16,7 @@ local reasons = {}
 local moment = LIMITS and shut(LIMITS, ACTIVE, reasons)
 local wait = moment and math.max(0, moment - NOW) or -1
 local shelves = call('HMGET', META, 'dead_max', 'dead_age', 'done_max')
-return { NOW, meta[4] or 'failures', meta[8] or '0', meta[2] or '0', meta[7] or '', reasons, wait, shelves[1] or '', shelves[2] or '', shelves[3] or '', meta[11] or '' }
+return {
+  NOW, meta[4] or 'failures', meta[8] or '0', meta[2] or '0', meta[7] or '', reasons, wait,
+  shelves[1] or '', shelves[2] or '', shelves[3] or '', meta[11] or '',
+}

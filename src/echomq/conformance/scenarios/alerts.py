@@ -130,7 +130,8 @@ def setting(b: Bench) -> None:
 @scenario("an alert of a child of another queue, and of its parent, is in the queue of each")
 def abroad(b: Bench) -> None:
     f = Flows(b)
-    b.configure(on_dead="alarm"), f.far.configure(on_dead="bell")
+    b.configure(on_dead="alarm")
+    f.far.configure(on_dead="bell")
     root, job = NewJob(), NewJob()
     f.add(
         LocalNode(job=root, kids=True),

@@ -302,8 +302,8 @@ def duplicate_child(b: Bench) -> None:
     root, _ = made(Policy.RUN_PARENT, LocalNode(job=NewJob(), parent=1, name="x"))
     b.expect("runs early", b.state(root), "pending")
     first = NewJob(dedup="n")
-    root = NewJob()
-    nodes = [LocalNode(job=root, kids=True), LocalNode(job=first, parent=1, name="0", policy=Policy.IGNORE)]
+    top = NewJob()
+    nodes = [LocalNode(job=top, kids=True), LocalNode(job=first, parent=1, name="0", policy=Policy.IGNORE)]
     nodes.append(LocalNode(job=NewJob(dedup="n"), parent=1, name="1", policy=Policy.IGNORE))
     b.expect("two of one call", f.add(*nodes), ["admitted", "admitted", f"duplicate {first.id}"])
 
@@ -371,6 +371,7 @@ def pages(b: Bench) -> None:
     b.expect("nobody's", b.other.plain("read_flow", id=NewJob().id).total, 0)
     b.expect("as many as may be asked for", b.other.plain("read_flow", id=it.parent, count=1000).total, 2)
     wide = f.family(*(f"n{n}" for n in range(600)[:255]), policy=Policy.IGNORE)
+    kin: list[LocalNode] = []
     for n in range(3):
         kin = [
             LocalNode(job=NewJob(), kids=True),

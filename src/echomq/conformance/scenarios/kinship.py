@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from echomq.conformance.bench import Bench
 from echomq.conformance.flowing import Family, Flows
@@ -66,7 +66,9 @@ def _end(q: Bench, id: str, how: str) -> None:
 def _table(b: Bench, policy: Policy, how: str, *, abroad: bool) -> None:
     """A parent with a child that ends so and one that stays open: what becomes of the parent."""
     f = Flows(b)
-    options = {"max_stalls": 0} if how == "stalled" else {"result_ttl_ms": YEAR_MS} if how == "kept" else {}
+    options: dict[str, Any] = (
+        {"max_stalls": 0} if how == "stalled" else {"result_ttl_ms": YEAR_MS} if how == "kept" else {}
+    )
     root, child, other = NewJob(), NewJob(**options), NewJob(delay_ms=YEAR_MS)
     if how == "duplicate":
         (f.far if abroad else b).add(dedup="k", delay_ms=YEAR_MS)

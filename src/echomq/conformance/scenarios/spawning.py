@@ -17,6 +17,7 @@ from echomq.transitions import (
     Delivery,
     ForeignNode,
     LocalNode,
+    Node,
     Suspension,
     pack_nodes,
 )
@@ -110,10 +111,10 @@ def trees(b: Bench) -> None:
     b.set_lane("a", weight="2")
     holder = b.add(dedup="k", delay_ms=YEAR_MS)
     parent = f.running()
-    away = NewJob()
-    nodes = [
+    away, late = NewJob(), NewJob(lane="a", delay_ms=YEAR_MS)
+    nodes: list[Node] = [
         LocalNode(job=NewJob(lane="a"), parent=SPAWNER, name="m", kids=True),
-        LocalNode(job=NewJob(lane="a", delay_ms=YEAR_MS), parent=1, name="l"),
+        LocalNode(job=late, parent=1, name="l"),
         f.abroad(away, parent.id, number=SPAWNER, name="f"),
         LocalNode(job=NewJob(dedup="k"), parent=SPAWNER, name="d", policy=Policy.IGNORE),
     ]
@@ -122,7 +123,7 @@ def trees(b: Bench) -> None:
     b.expect("delivered", (f.pump(), f.far.row(away.id)["parent"]), ([f"add:{away.id}"], f"{parent.id} proof f"))
     b.expect("suspended", f.suspend(parent), ["waiting"])
     f.complete(f.far.take(), b=f.far)
-    b.due(nodes[1].job.id)
+    b.due(late.id)
     f.complete(b.take()), f.complete(b.take())
     f.pump()
     b.expect("all", (b.take().id, set(f.ended(parent.id))), (parent.id, {"m", "f", "d"}))
@@ -282,7 +283,7 @@ def follow_ups(b: Bench) -> None:
     job = f.running()
     here, later, away = NewJob(lane="new"), NewJob(delay_ms=YEAR_MS), NewJob()
     f.far.client()
-    nodes = [LocalNode(job=here), LocalNode(job=later), f.abroad(away)]
+    nodes: list[Node] = [LocalNode(job=here), LocalNode(job=later), f.abroad(away)]
     follow = pack_nodes(nodes)
     stale = Completion(job.id, job.token + 1, job.nonce, b"", follow)
     b.refuses("a zombie's", "EMQSTALE active", b.on, "complete", stale, driver=b.worker)
