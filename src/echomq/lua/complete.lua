@@ -13,7 +13,7 @@
 -- events: completed; enqueued; dead; trimmed
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: active -> done; active -> nothing; active -> dead; pending -> done; pending -> nothing; nothing -> pending; nothing -> schedule; done -> nothing
+-- moves: active -> done; active -> nothing; active -> dead; pending -> done; pending -> nothing; nothing -> pending; nothing -> schedule; nothing -> waiting; done -> nothing
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 

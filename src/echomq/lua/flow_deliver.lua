@@ -9,11 +9,11 @@
 -- item: kind text; id tag; other tag; name text; body bytes
 -- reply: a verdict an item
 -- verdicts: ok; again; gone; asked; cancelled; alive; lost
--- refusals: EMQKIND; EMQVERSION
+-- refusals: EMQKIND; EMQSTATE; EMQVERSION
 -- events: cancelled; cancel_requested; redriven; trimmed; lost; dead
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: pending -> done; pending -> nothing; pending -> dead; schedule -> nothing; schedule -> dead; waiting -> nothing; waiting -> dead; dead -> pending; dead -> waiting; done -> nothing
+-- moves: pending -> done; pending -> nothing; pending -> dead; schedule -> done; schedule -> nothing; schedule -> dead; waiting -> done; waiting -> nothing; waiting -> dead; dead -> pending; dead -> waiting; done -> nothing
 local function lost_here(id)
   if call('HEXISTS', ENTRIES, 'tell:' .. id) == 1 then return 'alive' end --!guard telling
   return 'lost'

@@ -12,7 +12,7 @@
 -- events: ready; dead; cancelled; cancel_requested; redriven; removed; trimmed; lost
 -- cost: O(log n) a child
 -- bound: bound, at most 1000; 512 of those that the server keeps compactly
--- moves: pending -> done; pending -> nothing; pending -> dead; schedule -> nothing; schedule -> dead; waiting -> pending; waiting -> schedule; waiting -> nothing; waiting -> dead; dead -> pending; dead -> waiting; done -> nothing
+-- moves: pending -> done; pending -> nothing; pending -> dead; schedule -> done; schedule -> nothing; schedule -> dead; waiting -> pending; waiting -> schedule; waiting -> done; waiting -> nothing; waiting -> dead; dead -> pending; dead -> waiting; done -> nothing
 local entry, bound = ARGV[3], whole(ARGV[4], 1, 1000)
 if not bound then return redis.error_reply('EMQKIND bound ' .. ARGV[4]) end --!guard argv
 local content = FLOWS and call('HGET', ENTRIES, entry)

@@ -13,7 +13,7 @@
 -- events: snoozed; cancelled; trimmed
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: active -> schedule; active -> done; active -> nothing; done -> nothing
+-- moves: active -> schedule; active -> done; active -> nothing; done -> nothing; active -> dead
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 

@@ -3,7 +3,7 @@
 -- section: Protocol, sections 1 and 5
 -- flags: allow-oom
 -- include: now, number, emit, row, erase, shelf
--- keys: meta hash; done zset; dead zset; job:<id> hash; job:<id>:log list; dedup:<key> string; events stream; counts hash
+-- keys: meta hash; done zset; dead zset; job:<id> hash; job:<id>:log list; dedup:<key> string; events stream; counts hash; job:<id>:children hash; job:<id>:results hash
 -- argv: client tag; number count; bound count
 -- reply: how many jobs were dropped; as many as the bound means there may be more
 -- verdicts:

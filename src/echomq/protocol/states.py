@@ -130,6 +130,7 @@ class Move:
 _P, _A, _S, _D, _W = State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD, State.WAITING
 _ENDED: Final = (None, State.DONE)
 _ASKED: Final = "a cancel request waits"
+_BY_ITS_PARENT: Final = "the same, of its parent that died"
 
 MOVES: Final[tuple[Move, ...]] = (
     Move("enqueue", (None,), (_P,), Event.ENQUEUED),
@@ -148,10 +149,13 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("fail", (_A,), _ENDED, Event.CANCELLED, _ASKED),
     Move("release", (_A,), (_P,), Event.RELEASED),
     Move("release", (_A,), _ENDED, Event.CANCELLED, _ASKED),
+    Move("release", (_A,), (_D,), Event.DEAD, _BY_ITS_PARENT),
     Move("snooze", (_A,), (_S,), Event.SNOOZED),
     Move("snooze", (_A,), _ENDED, Event.CANCELLED, _ASKED),
+    Move("snooze", (_A,), (_D,), Event.DEAD, _BY_ITS_PARENT),
     Move("rate_limited", (_A,), (_P,), Event.RATE_LIMITED),
     Move("rate_limited", (_A,), _ENDED, Event.CANCELLED, _ASKED),
+    Move("rate_limited", (_A,), (_D,), Event.DEAD, _BY_ITS_PARENT),
     Move("end", (_A,), _ENDED, Event.CANCELLED, "kind cancelled"),
     Move("end", (_A,), _ENDED, Event.DISCARDED, "kind discarded"),
     Move("end", (_A,), (_D,), Event.DEAD, "kind cancelled, since its parent died"),
@@ -184,7 +188,7 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("settle", (_W,), (_P,), Event.READY, "its children have ended"),
     Move("settle", (_W,), (_S,), Event.READY, "the same, and its delay is not over"),
     Move("settle", (_W,), (_D,), Event.DEAD, "a child has failed that buries it"),
-    Move("follow", (None,), (_P, _S), Event.ENQUEUED, "a follow-up of a job that completes"),
+    Move("follow", (None,), (_P, _S, _W), Event.ENQUEUED, "a follow-up of a job that completes"),
     Move("alert", (None,), (_P,), Event.ENQUEUED, "a job has died, and `on_dead` is set"),
     Move("flow_deliver", (), (), Event.LOST, "nobody knows a child"),
     Move("flow_deliver", (_P, _S, _W), _ENDED, Event.CANCELLED, "its parent has ended"),

@@ -180,17 +180,19 @@ def typed(b: Bench) -> None:
 def buried(b: Bench) -> None:
     f = Flows(b)
     it = f.family("0", "1", delay_ms=YEAR_MS)
-    b.server.hset(b.keys.job(it["0"]), "state", "none")
+    b.server.hdel(b.keys.job(it["0"]), "state")
     b.server.zrem(b.keys.schedule, it["0"])
-    b.expect("buried", b.on("repair", Look("job", it["0"])), ["buried none"])
+    b.expect("buried", b.on("repair", Look("job", it["0"])), ["buried no state"])
     b.expect(
         "its parent",
         (b.state(it.parent), f.ended(it.parent)["0"], f.pump(), b.state(it["1"])),
         ("dead", "dead", [f"sweep:{it.parent}"], "dead"),
     )
     up = f.family("0", delay_ms=YEAR_MS)
-    b.server.hset(b.keys.job(up.parent), "state", "none")
-    b.expect("a parent", (b.on("repair", Look("job", up.parent)), f.owed()), (["buried none"], [f"sweep:{up.parent}"]))
+    b.server.hdel(b.keys.job(up.parent), "state")
+    b.expect(
+        "a parent", (b.on("repair", Look("job", up.parent)), f.owed()), (["buried no state"], [f"sweep:{up.parent}"])
+    )
     f.pump()
     b.expect("its child", b.state(up["0"]), "dead")
 

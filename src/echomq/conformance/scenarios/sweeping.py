@@ -277,3 +277,71 @@ def ended_before(b: Bench) -> None:
     b.on("redrive", dead.id)
     b.on("cancel", CancelRequest(here.parent, "why"))
     b.expect("one is open", (f.walk(f"sweep:{here.parent}").cancelled, b.state(dead.id)), (1, "pending"))
+
+
+@scenario("a job that its dead parent asked to stop is buried however it stops, so that it can be brought back", 30, 41)
+def stops(b: Bench) -> None:
+    f = Flows(b)
+    for verb in ("release", "snooze", "rate_limited", "fail"):
+        it = f.family("bad", "asked")
+        bad, asked = f.claim(*it.kids.values()).values()
+        f.die(bad)
+        f.pump()
+        word = b.settle(verb, asked, 1)
+        b.expect(verb, (word, b.state(asked.id)), (f"cancelled parent dead: {it.parent}", "dead"))
+        b.on("remove", it.parent, *it.kids.values())
+
+
+@scenario(
+    "a parent that waits is cancelled, and kept if it asked for that; shelves are trimmed by whoever fills them", 30, 35
+)
+def kept(b: Bench) -> None:
+    f = Flows(b)
+    b.configure(done_max="1")
+    it = f.family("0", "1", "2", result_ttl_ms=YEAR_MS, root=NewJob(result_ttl_ms=YEAR_MS))
+    b.expect(
+        "cancelled", (b.on("cancel", CancelRequest(it.parent, "why")), b.state(it.parent)), (["cancelled why"], "done")
+    )
+    f.pump()
+    b.expect("one is kept", len(b.look().zset("done")), 1)
+    b.expect("the others are trimmed", (b.count("trimmed"), b.count("cancelled")), (3, 4))
+    for _ in range(2):
+        job = f.running(result_ttl_ms=YEAR_MS)
+        b.on("cancel", CancelRequest(job.id, "why"))
+        b.expect("suspends", f.suspend(job), ["cancelled why"])
+    b.expect("trimmed", (b.count("trimmed"), len(b.look().zset("done"))), (5, 1))
+    b.configure(done_max="")
+    root, late, inner = NewJob(), NewJob(delay_ms=YEAR_MS, result_ttl_ms=YEAR_MS), NewJob(result_ttl_ms=YEAR_MS)
+    nodes = [LocalNode(job=late, parent=1, name="l"), LocalNode(job=inner, parent=1, name="i", kids=True)]
+    f.add(LocalNode(job=root, kids=True), *nodes, LocalNode(job=NewJob(), parent=3, name="0"))
+    b.on("cancel", CancelRequest(root.id, "why"))
+    f.pump()
+    b.expect("whatever they waited for", [b.state(it.id) for it in (late, inner)], ["done"] * 2)
+
+
+@scenario("word of a parent's end stops a child of another queue in whatever state it waits", 15, 30)
+def states_abroad(b: Bench) -> None:
+    f = Flows(b)
+    f.far.configure(done_max="1")
+    for died in (False, True):
+        for ttl in (None, YEAR_MS):
+            bad, ready, later, waits = (NewJob(result_ttl_ms=ttl) for _ in range(4))
+            later = NewJob(result_ttl_ms=ttl, delay_ms=YEAR_MS)
+            low = LocalNode(job=NewJob(delay_ms=YEAR_MS), parent=1, name="low")
+            root = NewJob()
+            nodes = [
+                f.abroad(ready, root.id, name="ready"),
+                f.abroad(later, root.id, name="later"),
+                f.abroad(waits, root.id, name="waits", below=(low,)),
+            ]
+            f.add(LocalNode(job=root, kids=True), LocalNode(job=bad, parent=1, name="bad"), *nodes)
+            f.pump()
+            b.expect("states", [f.far.state(it.id) for it in (ready, later, waits)], ["pending", "schedule", "waiting"])
+            if died:
+                f.die(b.take())
+            else:
+                b.on("cancel", CancelRequest(root.id, "why"))
+            f.pump()
+            kinds = {f.far.row(it.id).get("kind") for it in (ready, later, waits)} - {None}
+            b.expect(f"stopped {died} {ttl}", kinds, {"dead"} if died else {"cancelled"} if ttl else set())
+            b.expect("and below", f.far.row(low.job.id).get("kind"), "dead" if died else None)
