@@ -1,4 +1,4 @@
-"""A command refused in the middle of a flow's script costs an error: no half of a flow, no parent that waits for ever."""
+"""A server that refuses a command in the middle of a flow's script costs an error: no half a flow, no endless wait."""
 
 from __future__ import annotations
 

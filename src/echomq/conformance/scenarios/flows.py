@@ -302,8 +302,7 @@ def duplicate_child(b: Bench) -> None:
     root, _ = made(Policy.RUN_PARENT, LocalNode(job=NewJob(), parent=1, name="x"))
     b.expect("runs early", b.state(root), "pending")
     first = NewJob(dedup="n")
-    top = NewJob()
-    nodes = [LocalNode(job=top, kids=True), LocalNode(job=first, parent=1, name="0", policy=Policy.IGNORE)]
+    nodes = [LocalNode(job=NewJob(), kids=True), LocalNode(job=first, parent=1, name="0", policy=Policy.IGNORE)]
     nodes.append(LocalNode(job=NewJob(dedup="n"), parent=1, name="1", policy=Policy.IGNORE))
     b.expect("two of one call", f.add(*nodes), ["admitted", "admitted", f"duplicate {first.id}"])
 
@@ -370,15 +369,8 @@ def pages(b: Bench) -> None:
         b.refuses(str(bad), "EMQKIND read_flow", b.other.bare, "read_flow", it.parent, *bad, 1)
     b.expect("nobody's", b.other.plain("read_flow", id=NewJob().id).total, 0)
     b.expect("as many as may be asked for", b.other.plain("read_flow", id=it.parent, count=1000).total, 2)
-    wide = f.family(*(f"n{n}" for n in range(600)[:255]), policy=Policy.IGNORE)
-    kin: list[LocalNode] = []
-    for n in range(3):
-        kin = [
-            LocalNode(job=NewJob(), kids=True),
-            *(LocalNode(job=NewJob(), parent=1, name=f"x{n}.{i}" * 20) for i in range(200)),
-        ]
-        f.add(*kin)
-    parent = kin[0].job.id
+    wide = f.family(*(f"n{n}" for n in range(255)), policy=Policy.IGNORE)
+    parent = f.family(*(f"x{n:03}" * 20 for n in range(200))).parent
     seen, cursor, rounds = [], "0", 0
     while rounds == 0 or (cursor != "0" and rounds < 200):
         page = b.other.plain("read_flow", id=parent, cursor=cursor, count=10)

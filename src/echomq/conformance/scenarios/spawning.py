@@ -17,11 +17,10 @@ from echomq.transitions import (
     Delivery,
     ForeignNode,
     LocalNode,
-    Node,
     Suspension,
     pack_nodes,
 )
-from echomq.transitions.nodes import spell_nodes
+from echomq.transitions.nodes import Node, spell_nodes
 
 
 @scenario("only who holds a job spawns its children: a zombie's never come", 1, 31)
@@ -111,10 +110,10 @@ def trees(b: Bench) -> None:
     b.set_lane("a", weight="2")
     holder = b.add(dedup="k", delay_ms=YEAR_MS)
     parent = f.running()
-    away, late = NewJob(), NewJob(lane="a", delay_ms=YEAR_MS)
+    away, later = NewJob(), NewJob(lane="a", delay_ms=YEAR_MS)
     nodes: list[Node] = [
         LocalNode(job=NewJob(lane="a"), parent=SPAWNER, name="m", kids=True),
-        LocalNode(job=late, parent=1, name="l"),
+        LocalNode(job=later, parent=1, name="l"),
         f.abroad(away, parent.id, number=SPAWNER, name="f"),
         LocalNode(job=NewJob(dedup="k"), parent=SPAWNER, name="d", policy=Policy.IGNORE),
     ]
@@ -123,7 +122,7 @@ def trees(b: Bench) -> None:
     b.expect("delivered", (f.pump(), f.far.row(away.id)["parent"]), ([f"add:{away.id}"], f"{parent.id} proof f"))
     b.expect("suspended", f.suspend(parent), ["waiting"])
     f.complete(f.far.take(), b=f.far)
-    b.due(late.id)
+    b.due(later.id)
     f.complete(b.take()), f.complete(b.take())
     f.pump()
     b.expect("all", (b.take().id, set(f.ended(parent.id))), (parent.id, {"m", "f", "d"}))
