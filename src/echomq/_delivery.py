@@ -218,9 +218,10 @@ class _Batch:
         except ValueError as torn:
             self.tear(entry, torn)
             return
-        parent, child = above.partition(" ")[0], entry.name.partition(":")[2]
+        parent, child, reason = above.partition(" ")[0], entry.name.partition(":")[2], str(error)
         if parent and isinstance(error, JobStateError):
-            # Its id is taken. Perhaps by itself: it was added so long ago that nothing else says so.
+            reason = "its id is another job's"
+            # Perhaps it is itself that job: it was added so long ago that nothing else says so.
             rows: list[JobInFull | None] = yield At(entry.queue or self._keys.queue, Rows([child]))
             tie = None if rows[0] is None else rows[0].record.parent
             if tie is not None and (tie.id, tie.name) == (parent, name):
@@ -228,7 +229,7 @@ class _Batch:
                 return
         _log.error("flow_job_refused", queue=entry.queue, entry=entry.name, error=str(error))
         if parent:
-            yield from self.lose(parent, child, name, f"it could not be added: {error}")
+            yield from self.lose(parent, child, name, f"it could not be added: {reason}")
         self.done.append(entry.name)
 
     def lose(self, parent: str, child: str, name: str, reason: str) -> Walk[None]:

@@ -18,8 +18,6 @@ from echomq import (
     JobCall,
     Queue,
     QueueFullError,
-    _flow_plan,
-    _flow_steps,
     chain,
     child,
     flow,
@@ -235,7 +233,6 @@ async def test_id_that_is_taken_is_minted_again(client: Client, queue: Queue, mo
     """Another producer's job has a child's id: the flow has other ids, and its middleware is not asked twice."""
     taken = await client.enqueue(call(queue))
     app, seen = App(), []
-    real = _flow_plan.plan
 
     @app.around_enqueue
     def look(made: JobCall[Any]) -> Any:
@@ -247,7 +244,7 @@ async def test_id_that_is_taken_is_minted_again(client: Client, queue: Queue, mo
         planned[1].job = attrs.evolve(planned[1].job, id=taken.id)
         return planned
 
-    monkeypatch.setattr(_flow_steps, "plan", plan)
+    monkeypatch.setattr("echomq._flow_steps.plan", plan)
     made = app.task_stub("t", queue=queue.name).call()
     for count in (1, 400):
         handle = await client.flows.add(flow(made, [made] * count))
