@@ -26,6 +26,7 @@ from echomq import (
     sync,
 )
 from echomq._flow_plan import Planned
+from echomq._flow_plan import plan as real
 from echomq.conformance.invariants import violations
 from echomq.conformance.proxy import FaultProxy
 from echomq.conformance.snapshot import take

@@ -278,7 +278,7 @@ async def test_queue_that_refuses_keeps_back_its_own_entries_alone(
     assert await handle.job.state() == "waiting"
     assert (await third.counts()).pending == 2
     entries: Any = redis_client.zrange(queue.keys.outbox, 0, -1, withscores=True)
-    seconds, _ = redis_client.time()  # type: ignore[misc]
+    seconds, _ = redis_client.time()
     assert len(entries) == 3
     for _, due in entries:
         assert seconds * 1000 < due < (seconds + AGAIN[1] + 1) * 1000
