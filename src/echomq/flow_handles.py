@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
 import anyio
 import attrs
@@ -14,7 +14,7 @@ from echomq._items import check_progress
 from echomq._walks import drive
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.flow_tree import FlowTree, TreeLimits, tree_walk
-from echomq.flows import DEFAULT_LIMITS, Chain, Child, FlowLimits, Group, Node, trees_of
+from echomq.flows import DEFAULT_LIMITS, Chain, Child, Flow, FlowLimits, Group, Node, trees_of
 from echomq.protocol.ids import check_id
 from echomq.protocol.times import to_wait
 from echomq.results import JobHandle
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from echomq.client import Client
     from echomq.results import EnqueueOutcome
     from echomq.sweeps import CancelReport
+    from echomq.tasks import JobCall
 
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -124,6 +126,16 @@ class Flows:
         self._client = client
         self._limits = limits
 
+    @overload
+    async def add(
+        self, flow: JobCall[R], *, progress: Callable[[int], Awaitable[None]] | None = None
+    ) -> FlowHandle[R]: ...
+    @overload
+    async def add(self, flow: Flow, *, progress: Callable[[int], Awaitable[None]] | None = None) -> FlowHandle[Any]: ...
+    @overload
+    async def add(self, flow: Group, *, progress: Callable[[int], Awaitable[None]] | None = None) -> GroupHandle: ...
+    @overload
+    async def add(self, flow: Node, *, progress: Callable[[int], Awaitable[None]] | None = None) -> Any: ...
     async def add(self, flow: Node, *, progress: Callable[[int], Awaitable[None]] | None = None) -> Any:
         """Add a flow: `await app.flows.add(flow(report.call(), [count.call(p) for p in paths]))`.
 

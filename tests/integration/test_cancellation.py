@@ -14,7 +14,7 @@ import attrs
 import pytest
 import redis
 
-from echomq import App, open_client
+from echomq import App, flow, open_client
 from echomq.conformance.invariants import violations
 from echomq.conformance.snapshot import Snapshot, differences, take
 from echomq.queue import Queue
@@ -210,6 +210,16 @@ async def asked(world: World) -> JobHandle[Any]:
     return (await world.held())[0]
 
 
+async def waiting(world: World) -> JobHandle[Any]:
+    """A parent that waits for two children."""
+    return (await world.app.flows.add(flow(world.task.call(1), [world.task.call(1)] * 2))).job
+
+
+async def held_flow(world: World, _: None) -> None:
+    """Add a flow that comes in rounds."""
+    await world.app.flows.add(flow(world.task.call(1), [world.task.call(1)] * 300))
+
+
 async def stream(world: World, _: None) -> None:
     """Go through a stream."""
     async for _answer in world.queue.enqueue_stream([b"{}"] * 600, task="work"):
@@ -248,6 +258,12 @@ CASES = {
     "JobHandle.result": Case(World.done, lambda _, h: h.result()),
     "JobHandle.result, waiting": Case(World.pending, lambda _, h: h.result()),
     "JobHandle.result, in time": Case(World.pending, lambda _, h: h.result(timeout=600)),
+    "Flows.add": Case(nothing, lambda w, _: w.app.flows.add(flow(w.task.call(1), [w.task.call(1)] * 2)), grows=2),
+    "Flows.add, in rounds": Case(nothing, held_flow, grows=300),
+    "Flows.add_many": Case(nothing, lambda w, _: w.app.flows.add_many([w.task.call(1)] * 9), grows=9),
+    "Flows.tree": Case(waiting, lambda w, h: w.app.flows.tree(h.id, w.queue.name)),
+    "Queue.cancel, of a parent": Case(waiting, lambda w, h: w.queue.cancel(h.id), frozenset({"waiting", ""})),
+    "Queue.remove, of a parent": Case(waiting, lambda w, h: w.queue.remove([h.id]), frozenset({"waiting", ""})),
     "App.results": Case(some, results_of),
     "App.results, waiting": Case(some_open, results_of),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
 import attrs
 
@@ -13,7 +13,7 @@ from echomq._items import check_progress
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.flow_handles import handles_of, named, prepared_of
 from echomq.flow_tree import FlowTree, TreeLimits, tree_walk
-from echomq.flows import DEFAULT_LIMITS, FlowLimits, Node
+from echomq.flows import DEFAULT_LIMITS, Flow, FlowLimits, Group, Node
 from echomq.protocol.times import to_wait
 from echomq.sync.driving import drive
 from echomq.sync.handles import JobHandle
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from echomq.sweeps import CancelReport
     from echomq.sync.client import Client
     from echomq.sync.runner import Runner
+    from echomq.tasks import JobCall
 
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -97,6 +99,14 @@ class Flows:
         self._runner = runner
         self._limits = limits
 
+    @overload
+    def add(self, flow: JobCall[R], *, progress: Callable[[int], None] | None = None) -> FlowHandle[R]: ...
+    @overload
+    def add(self, flow: Flow, *, progress: Callable[[int], None] | None = None) -> FlowHandle[Any]: ...
+    @overload
+    def add(self, flow: Group, *, progress: Callable[[int], None] | None = None) -> GroupHandle: ...
+    @overload
+    def add(self, flow: Node, *, progress: Callable[[int], None] | None = None) -> Any: ...
     def add(self, flow: Node, *, progress: Callable[[int], None] | None = None) -> Any:
         """Add a flow. See `echomq.Flows.add` for what it answers, raises and promises."""
         return self._add(prepared_of(flow, self._limits), progress)
