@@ -46,9 +46,10 @@ nitpick_ignore_regex = [
     ),
     # Private modules, whose objects are mentioned by annotations only, and classes that are imported for annotations.
     (r"py:.*", r"echomq\._.*"),
+    (r"py:.*", r"echomq\.sync\.handles\..*"),  # shown as of `echomq.sync`
     (
         r"py:.*",
-        r"Random|CancelOutcome|Channels|Closed|EventLevel|Group|LimitScope|Missed|Overlap|DefineOutcome|StampedJob|WireClient",
+        r"Random|CancelOutcome|Channels|Closed|EventLevel|FlowChild|Group|LimitScope|Missed|Node|Overlap|DefineOutcome|StampedJob|WireClient",
     ),
     # Builtins, the names of a stub, and type variables.
     (r"py:.*", r"(Any|BaseException|Exception|RuntimeError|TypeError|ValueError|OSError|TimeoutError|KeyError|None)"),
