@@ -120,7 +120,7 @@ def news_walk(keys: QueueKeys, *, rounds: int = ROUNDS) -> Walk[Delivered]:
     try:
         return (yield from deliver_walk(keys, rounds=rounds))
     except EchoMQError as error:
-        _log.info("outbox_not_read", queue=keys.queue, error=str(error))
+        _log.info("news_not_delivered", queue=keys.queue, error=str(error))
         return Delivered()
 
 

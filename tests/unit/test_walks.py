@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from echomq import Rate
-from echomq._walks import STEP, Ask, Each, Query, Rows, Tell, Wait, walk_set
+from echomq._walks import STEP, Ask, At, Each, Query, Rows, Tell, Wait, walk_set
 from echomq.morgue import Pacer, dead_walk, find_walk
 from echomq.protocol.ids import mint
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.refusals import Verdict
 from echomq.repairs import scan_pattern, suspect
 from echomq.sweeps import cancel_walk
-from echomq.transitions import Call, Found, Look
+from echomq.transitions import Call, Found, Look, Taken
 
 KEYS = QueueKeys(queue="q")
 
@@ -168,8 +168,11 @@ def test_redrive_walk_waits_between_its_jobs() -> None:
             case Each(items=items):
                 wanted.append(len(items))
                 answer = [Verdict("ok") for _ in items]
+            case At(queue):
+                wanted.append(f"outbox of {queue}")
+                answer = Taken(next_ms=60_000, till="1.5", entries=())
     assert done == 3
-    assert wanted == [1, "told 1", 0.333, 1, "told 2", 0.333, 1, "told 3"]
+    assert wanted == [1, "told 1", 0.333, 1, "told 2", 0.333, 1, "told 3", "outbox of q"]
 
 
 def test_find_walk_reads_only_what_was_dead_at_its_beginning() -> None:
