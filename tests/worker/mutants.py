@@ -280,7 +280,7 @@ HEARTBEATS = (
     ),
     _m(
         "renewals wait behind bulk",
-        ("wire/client.py", 'frozenset({"claim", "extend", ', 'frozenset({"claim", '),
+        ("wire/client.py", '    {"claim", "extend", "complete"', '    {"claim", "complete"'),
         by="wire/resend::verbs_that_a_lease_depends_on_have_their_own_connection[trio]",
     ),
 )  # fmt: skip
@@ -418,8 +418,7 @@ VERDICTS = (
     ),
     _m(
         "a failure is taken over as a completion",
-        (SETTLE, "        if type(item) is Completion:\n            lease.completion = item",
-         "        if True:\n            lease.completion = item"),
+        (SETTLE, "lease.completion = item if type(item) is Completion else None", "lease.completion = item"),
         by="worker/settle::completion_is_taken_over_only_for_the_same_work[trio-failure]",
     ),
     _m(
@@ -538,7 +537,7 @@ OTHERS = (
     ),
     _m(
         "a cancel request by channel is not heeded",
-        (CONTROL, "                lease.stop(Reason.CANCELLED, reason)", "                pass"),
+        (CONTROL, "                lease.stop(reason_of_request(reason), reason)", "                pass"),
         by="worker/cancel::cancel_by_channel_ends_the_handler_and_the_job[trio]",
     ),
     _m(
@@ -830,7 +829,7 @@ BATCHES = (
     ),
     _m(
         "a batch holds what is for another task",
-        (RUN, "if calls.batch is None or claimed.record.task not in handlers:", "if calls.batch is None:"),
+        (RUN, "gathered = handler is not None and handler.batch is not None", "gathered = calls.batch is not None"),
         by="worker/batches::item_that_cannot_be_run_leaves_the_others_alone[trio]",
     ),
     _m(
@@ -1262,7 +1261,7 @@ SCHEDULES = (
     ),
     _m(
         "a worker does not define the schedules of its app",
-        ("worker/entry.py", "beside = (app.schedules.keep_trying,)", "beside = ()"),
+        ("worker/entry.py", "beside = (app.schedules.keep_trying, alerts.run)", "beside = (alerts.run,)"),
         by="worker/timetable_faults::worker_defines_the_schedules_of_its_app[trio]",
     ),
     _m(

@@ -265,7 +265,7 @@ SHARED = (
     ),
     _m(
         "the command does not look for providers",
-        (COMMAND, "    app.provide.plan(task for task in app.tasks.values() if task.queue in served)\n", ""),
+        (COMMAND, "    app.provide.plan((*(task for task in app.tasks.values() if task.queue in served), *told))\n", ""),
         by="worker/command::command_refuses_bad_arguments_in_one_line",
     ),
     _m(

@@ -173,7 +173,7 @@ PLACES: tuple[tuple[str, tuple[tuple[str, str, str], ...], str], ...] = (
     ),
     (
         "a result that nobody keeps must be one that can cross",
-        ((PROCESSES, 'limit = None if row.get(b"result_ttl_ms", b"0") == b"0" else self._result_limit', "limit = self._result_limit"),),
+        ((PROCESSES, 'limit = self._result_limit if kept else None', "limit = self._result_limit"),),
         "worker/processes::result_that_nobody_keeps_need_not_cross[trio]",
     ),
     (
