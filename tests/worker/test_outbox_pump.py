@@ -157,7 +157,7 @@ async def test_queue_whose_outbox_cannot_be_read_is_left_alone(
         async with app, running(app):
             id, _ = add_far(peek, far, "child")
             assert await app.handle(id, queue_name).result(timeout=10) == {"far": 7}
-    told = [each for each in logs if each["event"] == "outbox_not_read"]
+    told = [each for each in logs if each["event"] == "outbox_left_alone"]
     assert len(told) == 1
 
 

@@ -128,7 +128,7 @@ class OutboxPump:
                 pause = self._backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP)
                 line.called = line.called or called
                 if line.told.is_new(str(error)):  # "": of the queue itself
-                    _log.warning("outbox_not_read", queue=line.calls.queue, error=str(error))
+                    _log.warning("outbox_left_alone", queue=line.calls.queue, error=str(error))
             else:
                 taken = did.entries + did.put_back + did.torn
                 line.failures = 0
