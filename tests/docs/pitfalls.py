@@ -127,6 +127,19 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
             "faults/test_drain::test_disorder_leaves_nothing_behind",
         ],
     ),
+    15: (
+        "A producer, or a pump, dies between a parent and its children in another queue: half a flow, or a child twice",
+        [
+            "property/test_flows::test_flows_come_to_rest",
+            "faults/test_families::test_worker_killed_between_spawning_and_suspending_doubles_no_child",
+        ],
+    ),
+    16: (
+        "News of a child is lost, blocked or has nobody to deliver it, and its parent waits for ever",
+        [
+            "property/test_flows::test_flows_come_to_rest",
+        ],
+    ),
     17: (
         "A cancel request is forgotten when the attempt ends in another way",
         [
@@ -221,6 +234,19 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
         ],
     ),
     29: ("The server's clock steps back, and leases or the timer lie far ahead", []),
+    30: (
+        "A parent ends, and its thousand children run on, or are all ended by one script",
+        [
+            "property/test_flows::test_flows_come_to_rest",
+        ],
+    ),
+    31: (
+        "A job that spawns children wakes too early or never, doubles them when it is run again, or leaves them behind",
+        [
+            "worker/test_nursery::test_handler_that_swallows_its_suspension_has_failed",
+            "faults/test_families::test_worker_killed_between_spawning_and_suspending_doubles_no_child",
+        ],
+    ),
     32: (
         "A process that was stopped, a suspended machine or a blocked loop takes one more step after its lease",
         [

@@ -106,7 +106,7 @@ def _events() -> Iterator[str]:
             match node:
                 case ast.Call(
                     func=ast.Attribute(
-                        value=ast.Name(id="_log") | ast.Attribute(attr="_logger"),
+                        value=ast.Name(id="_log" | "logger"),
                         attr="info" | "warning" | "error" | "exception" as level,
                     ),
                     args=[ast.Constant(value=str(event)), *_],

@@ -286,7 +286,7 @@ def torn(b: Bench) -> None:
     b.expect("struck", (f.walk("what:x").more, f.owed()), (False, []))
     b.expect("a moment alone", b.server.zadd(b.keys.outbox, {"tell:x": 1}), 1)
     took = f.take()
-    b.expect("is taken", [(e.name, e.kind) for e in took.entries], [("tell:x", "")])
+    b.expect("is taken", [(e.name, e.kind) for e in took.entries], [("tell:x", "torn")])
     b.other.plain("flow_done", till=took.till, done=["tell:x"])
     b.on("repair", Look("key", "outbox"))
 
