@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -30,9 +31,13 @@ FILLS: Final = {
     "dead": "#f8cecc", "lost": "#f8cecc",
 }  # fmt: skip
 """How it is filled on a page; grey for all others."""
-_LABEL: Final = str.maketrans(
-    {'"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "#": "#35;", "\n": " ", "\r": " "}
-)
+SHOWN: Final = 200
+"""Characters of an error or a reason that are shown."""
+DEEPEST: Final = 100
+"""Levels that a picture may have: each moves it to the right."""
+_GOING_ON: Final = frozenset({"pending", "active", "schedule", "waiting"})
+_ENTITIES: Final = str.maketrans({'"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "#": "#35;", "`": "#96;"})
+_LIST: Final = re.compile(r"^(\d*)([-+*.])(?=\s)")
 
 
 @click.command("flow")
@@ -40,7 +45,7 @@ _LABEL: Final = str.maketrans(
 @click.argument("job", metavar="JOB")
 @click.option("--whole", is_flag=True, help="Start at the job at the top, not at JOB.")
 @click.option("--mermaid", is_flag=True, help="Write a Mermaid flowchart, for a page.")
-@click.option("--depth", type=click.IntRange(0, 10_000), default=16, show_default=True, help="Levels that are shown.")
+@click.option("--depth", type=click.IntRange(0, DEEPEST), default=16, show_default=True, help="Levels that are shown.")
 @click.option("--breadth", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Children of one parent that are shown; the others are counted.")  # fmt: skip
 @connected
 async def flow(
@@ -49,10 +54,10 @@ async def flow(
     """Draw the flow that JOB of QUEUE begins: what it waits for, and how each of these is."""
     if mermaid and out.as_json:
         raise click.UsageError("say either --mermaid or --json")
-    limits = TreeLimits(depth=depth, breadth=breadth)
+    limits = TreeLimits(depth=depth, breadth=breadth, nodes=max(TreeLimits().nodes, breadth + 1))
     tree = await client.flows.tree(check_id(job), queue, whole=whole, limits=limits)
     if out.as_json:
-        out.json(as_values(tree))
+        out.json(list(as_values(tree)))
     elif mermaid:
         click.echo("\n".join(as_mermaid(tree, asked=job)))
     else:
@@ -95,7 +100,8 @@ def _line(node: FlowTree, asked: str, queue_above: str, now: dt.datetime) -> Tex
     text.append(f"{_plain(node.task)} " if node.task else "")
     text.append(node.state, style=STYLES.get(node.state, ""))
     if node.since is not None:
-        text.append(f" {ago(now - node.since)}", style="dim")
+        spelled = spell(now - node.since)
+        text.append(f" {spelled}" if node.state in _GOING_ON else f" {spelled} ago", style="dim")
     if node.attempts > 1:
         text.append(f" attempt {node.attempts}")
     if node.policy is not Policy.FAIL_PARENT and node.name:
@@ -105,17 +111,18 @@ def _line(node: FlowTree, asked: str, queue_above: str, now: dt.datetime) -> Tex
     text.append(f" {node.id}", style="dim")
     why = node.error or node.reason
     if why:
-        text.append(f" {_plain(why)}", style="red" if node.error else "")
+        why = _plain(why)
+        text.append(f" {why if len(why) <= SHOWN else why[:SHOWN] + '...'}", style="red" if node.error else "")
     return text
 
 
-def ago(span: dt.timedelta) -> str:
-    """Spell how long ago something was: the largest unit that it fills."""
+def spell(span: dt.timedelta) -> str:
+    """Spell how long something has been so: the largest unit that it fills."""
     seconds = max(0.0, span.total_seconds())
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return f"{seconds:.1f} s ago"
+            return f"{int(seconds // size)} {unit}"
+    return f"{seconds:.1f} s"
 
 
 def as_mermaid(tree: FlowTree, *, asked: str) -> Iterator[str]:
@@ -126,7 +133,7 @@ def as_mermaid(tree: FlowTree, *, asked: str) -> Iterator[str]:
     while todo:
         node = todo.pop()
         lines = [" ".join(filter(None, (node.name, node.task))) or node.id, node.state, node.queue]
-        label = "<br/>".join(_plain(line).translate(_LABEL) for line in lines)
+        label = "<br/>".join(map(_label, lines))
         yield f'    {node.id}["{label}"]:::{node.state}'
         if node.id == asked:
             yield f"    style {node.id} stroke-width:3px"
@@ -140,19 +147,22 @@ def as_mermaid(tree: FlowTree, *, asked: str) -> Iterator[str]:
         yield f"    classDef {state} fill:{FILLS.get(state, '#eeeeee')},stroke:#666666,color:#222222"
 
 
-def as_values(tree: FlowTree) -> dict[str, Any]:
-    """Make a flow what JSON can hold."""
-    top: dict[str, Any] = {}
-    todo = [(tree, top)]
+def as_values(tree: FlowTree) -> Iterator[dict[str, Any]]:
+    """Make a flow what JSON can hold, however deep it is: its jobs, parents first, each with its parent's id."""
+    todo: list[tuple[FlowTree, str | None]] = [(tree, None)]
     while todo:
-        node, into = todo.pop()
-        into.update(
-            id=node.id, queue=node.queue, name=node.name, policy=str(node.policy), task=node.task, state=node.state,
-            since=node.since, attempts=node.attempts, reason=node.reason, error=node.error, more=dict(node.more),
-            children=[{} for _ in node.children],
-        )  # fmt: skip
-        todo += zip(node.children, into["children"], strict=True)
-    return top
+        node, parent = todo.pop()
+        yield {
+            "id": node.id, "queue": node.queue, "parent": parent, "name": node.name, "policy": str(node.policy) if parent else None,
+            "task": node.task, "state": node.state, "since": node.since, "attempts": node.attempts, "reason": node.reason,
+            "error": node.error, "more": dict(node.more),
+        }  # fmt: skip
+        todo += [(child, node.id) for child in reversed(node.children)]
+
+
+def _label(line: str) -> str:
+    """Take from a line what Mermaid would read: quotes, tags, and what begins a list."""
+    return _LIST.sub(lambda found: f"{found[1]}#{ord(found[2])};", _plain(line).translate(_ENTITIES))
 
 
 def _plain(text: str) -> str:
