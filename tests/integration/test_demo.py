@@ -15,9 +15,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from echomq.demo.jobs import Digest, Sum, sum_directory, sum_tree
 from echomq.demo.listing import list_tree, show
 from echomq.demo.report import verdict
-from echomq.demo.run import Tally, run
+from echomq.demo.run import Tally, by_directory, run
+from echomq.flows import flow
 
 COMMAND = (sys.executable, "-m", "echomq.demo")
 ODD = (b"a line\nand another", b"not utf-8 \xff\xfe", b" ", "snowman ☃".encode(), b"[red]markup[red]", b"-n", b"'\"\\")
@@ -80,6 +82,11 @@ def test_demo_recovers_the_jobs_of_the_worker_it_kills(tmp_path: Path) -> None:
     assert tally.held
     assert tally.held <= tally.recovered
     assert tally.stalled >= len(tally.held)
+    # Seven directories have been summed up by jobs of their own, and these by another.
+    assert tally.total == Sum(150, 150 * (4 << 20))
+    assert tally.tree is not None
+    assert (tally.tree.task, tally.tree.state, tally.tree.size) == ("sum_tree", "completed", 1 + 7 + 22 + 22 + 22 + 21)
+    assert {each.task for each in tally.tree.children} == {"sum_directory"}
 
 
 @pytest.mark.slow
@@ -97,6 +104,10 @@ def test_demo_command_takes_any_name_and_passes_over_what_is_no_file(tmp_path: P
     assert done.returncode == 0, output + done.stderr.decode()
     assert f"{len(ODD)} of {len(ODD)} digests are there and agree" in output
     assert re.search(r"passed over \(links, sockets, ...\)\W+2\W", output)
+    assert re.search(rf"summed up by jobs\W+{len(ODD)}, {sum(map(len, ODD))}\W", output)
+    assert re.search(
+        r"^sum_tree completed .*\n└── \. sum_directory completed .*\n    ├── 0 checksum completed ", output, re.MULTILINE
+    )
 
 
 @pytest.mark.slow
@@ -112,6 +123,9 @@ def test_demo_counts_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     [why] = tally.failures.values()
     assert "No such file" in why
     assert "FileNotFoundError" in why
+    assert tally.total == Sum(1, len(b"content"))  # its directory is summed up without it
+    assert tally.tree is not None
+    assert [each.state for each in tally.tree.children[0].children] == ["dead", "completed"]
 
 
 def test_demo_of_an_empty_directory_is_content(tmp_path: Path) -> None:
@@ -164,7 +178,28 @@ def test_listing_shows_any_name_as_one_line() -> None:
     assert show(b"\xff") == r"'\xff'"
 
 
-def test_verdict_needs_every_digest(tmp_path: Path) -> None:
-    """A file without a digest is not content, whoever lost it."""
+def test_directories_have_names_of_their_own_whatever_theirs_are(tmp_path: Path) -> None:
+    """A path that is no text, or is too long, gives way to a number, and to none that is another directory's path."""
+    odd = [*ODD, b"1", b"x" * 200, b"'not utf-8 \\udcff\\udcfe'"]
+    for name in odd:
+        directory = tmp_path / os.fsdecode(name)
+        directory.mkdir()
+        (directory / "file").write_bytes(b"")
     (tmp_path / "file").write_bytes(b"")
-    assert not verdict(list_tree(str(tmp_path)), Tally())
+    listing = list_tree(str(tmp_path))
+    named = by_directory(listing)
+    assert len(named) == len(odd) + 1
+    assert sorted(path for files in named.values() for path in files) == listing.files
+    assert {".", "1", "snowman ☃"} < named.keys()
+    assert flow(sum_tree.call(), {name: sum_directory.call() for name in named})
+
+
+def test_verdict_needs_every_digest(tmp_path: Path) -> None:
+    """A file without a digest is not content, whoever lost it; nor is a sum that is not that of the digests."""
+    (tmp_path / "file").write_bytes(b"")
+    listing = list_tree(str(tmp_path))
+    assert not verdict(listing, Tally())
+    tally = Tally(digests={listing.files[0]: Digest("", 5, 0, 1)}, total=Sum(1, 5))
+    assert verdict(listing, tally)
+    tally.total = Sum(1, 4)
+    assert not verdict(listing, tally)

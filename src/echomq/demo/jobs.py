@@ -13,9 +13,11 @@ import os
 import attrs
 
 from echomq.app import App
+from echomq.flows import FlowLimits
 from echomq.job import Job, SyncJob
 
-app = App()
+# A flow may have 100,000 children of one parent unless told otherwise; a directory, more files.
+app = App(flow_limits=FlowLimits(breadth=10_000_000))
 
 
 @attrs.frozen

@@ -98,14 +98,14 @@ def _table(listing: Listing, tally: Tally) -> Table:
     table.add_section()
     if tally.total is not None:
         table.add_row("files and bytes summed up by jobs", f"{tally.total.files:,}, {tally.total.size:,}")
-    table.add_row("jobs completed", f"{len(tally.digests):,}")
-    table.add_row("jobs failed", f"{len(tally.failures):,}")
+    table.add_row("checksums completed", f"{len(tally.digests):,}")
+    table.add_row("checksums failed", f"{len(tally.failures):,}")
     killed = tally.killed.pid if tally.killed is not None else None
     for pid, count in sorted(tally.shares.items()):
         table.add_row(f"by worker {pid}" + (" (killed)" if pid == killed else ""), f"{count:,}")
     table.add_section()
     held = f"{len(tally.held):,}" if tally.killed is not None else "nobody was killed: done too soon"
-    table.add_row("jobs held by the killed worker", held)
+    table.add_row("checksums held by the killed worker", held)
     table.add_row("checksums recovered (attempts above one)", f"{len(tally.recovered):,}")
     table.add_row("stalls counted by the queue", f"{tally.stalled:,}")
     table.add_section()

@@ -66,9 +66,9 @@ class Tally:
     killed: Worker | None = None
     """The worker that was killed; None when everything was done too soon."""
     held: frozenset[str] = frozenset()
-    """The jobs that it held at that moment."""
+    """The checksums that it held at that moment."""
     recovered: frozenset[str] = frozenset()
-    """The jobs that needed more than one attempt, and have a result."""
+    """Those that needed more than one attempt, and have a result."""
     stalled: int = 0
     """Expired leases that the queue counted."""
     shares: dict[int, int] = attrs.field(factory=dict)
@@ -157,29 +157,21 @@ async def _work(listing: Listing, victim: Worker, tally: Tally, display: Display
     tally.stalled = (await queue.counts()).totals.get("stalled", 0)
 
 
-def _by_directory(listing: Listing) -> dict[str, list[bytes]]:
-    """Answer the files of each directory, by a name that a child may have."""
+def by_directory(listing: Listing) -> dict[str, list[bytes]]:
+    """Answer the files of each directory, by a name that a child may have: its path from the root, where that is text."""
     found: dict[bytes, list[bytes]] = {}
     for path in listing.files:
         found.setdefault(os.path.dirname(path), []).append(path)  # noqa: PTH120 - in bytes
     named: dict[str, list[bytes]] = {}
     for number, (directory, files) in enumerate(found.items()):
         name = show(os.path.relpath(directory, listing.root))
-        fits = len(os.fsencode(name)) <= MAX_CHILD_NAME and name.isprintable()
-        named[name if fits and name not in named and _is_text(name) else f"directory {number}"] = files
+        fits = name.isprintable() and len(os.fsencode(name)) <= MAX_CHILD_NAME
+        named[name if fits and name not in named else f"./{number}"] = files  # as no path from the root begins
     return named
 
 
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # bytes that are no UTF-8
-        return False
-    return True
-
-
 def _in_order(listing: Listing) -> list[bytes]:
-    return [path for files in _by_directory(listing).values() for path in files]
+    return [path for files in by_directory(listing).values() for path in files]
 
 
 def _flow(listing: Listing) -> Flow:
@@ -188,7 +180,7 @@ def _flow(listing: Listing) -> Flow:
         sum_tree.call(),
         {
             name: flow(sum_directory.call(), [child(checksum.call(path), on_failure="ignore") for path in files])
-            for name, files in _by_directory(listing).items()
+            for name, files in by_directory(listing).items()
         },
     )
 
@@ -207,15 +199,15 @@ async def _kill_in_the_middle(queue: Queue, victim: Worker, total: int, tally: T
         if held:
             victim.kill()
             tally.killed, tally.held = victim, held
-            display.say(f"worker {victim.pid} killed (SIGKILL); it held {len(held)} jobs, whose leases now run out")
+            display.say(f"worker {victim.pid} killed (SIGKILL); it held {len(held)} files, whose leases now run out")
             return
         victim.thaw()
         await anyio.sleep(_POLL)
 
 
 async def _held_by(queue: Queue, worker: Worker) -> frozenset[str]:
-    """Answer the jobs that a worker holds: those under claims of whoever noted that process id in a job."""
-    active = [record for record, _ in (await queue.browse("active", count=256)).jobs]
+    """Answer the checksums that a worker holds: those under claims of whoever noted that process id in a job."""
+    active = [record for record, _ in (await queue.browse("active", count=256)).jobs if record.task == checksum.name]
     note = {"done": 0, "total": None, "message": f"in worker {worker.pid}"}
     clients = {r.holder.partition(".")[0] for r in active if r.progress == note}
     return frozenset(r.id for r in active if r.holder.partition(".")[0] in clients)
