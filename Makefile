@@ -126,6 +126,10 @@ scale: $(STAMP) ## what grows with the queue: server CPU a job, script times, id
 lanes: $(STAMP) ## what lanes and limits promise: turns, shares, cost by lanes, pick-up, rates
 	$(PY) benchmarks/lanes.py $(ARGS)
 
+.PHONY: flows
+flows: $(STAMP) ## a parent of 10,000 children beside plain jobs, and a chain from link to link
+	$(PY) benchmarks/flows.py $(ARGS)
+
 .PHONY: delayed
 delayed: $(STAMP) ## a million delayed jobs: enqueue, promote, list, obliterate, while another client pings
 	$(PY) benchmarks/delayed.py $(ARGS)
