@@ -106,7 +106,9 @@ def test_demo_command_takes_any_name_and_passes_over_what_is_no_file(tmp_path: P
     assert re.search(r"passed over \(links, sockets, ...\)\W+2\W", output)
     assert re.search(rf"summed up by jobs\W+{len(ODD)}, {sum(map(len, ODD))}\W", output)
     assert re.search(
-        r"^sum_tree completed .*\n└── \. sum_directory completed .*\n    ├── 0 checksum completed ", output, re.MULTILINE
+        r"^sum_tree completed .*\n└── \. sum_directory completed .*\n    ├── 0 checksum completed ",
+        output,
+        re.MULTILINE,
     )
 
 
