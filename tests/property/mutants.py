@@ -54,6 +54,12 @@ OFF_BY_ONE = (
     (r"', lanes, MOST_LANES\)", "', lanes, 0)"),
     (r"LIMIT', offset, count\)", "LIMIT', offset, count + 1)"),
     (r"offset \+ bound - 1\)", "offset + bound)"),
+    (r"\bcount - 1, 'WITHSCORES'\)", "count, 'WITHSCORES')"),
+    (r"\broom - 1\) or", "room) or"),
+    (r"LIMIT', 0, MOST_PARENTS\)", "LIMIT', 0, MOST_PARENTS + 1)"),
+    (r"'COUNT', (bound|count)\)", "'COUNT', 100000)"),
+    (r" > MOST_NODES ", " >= MOST_NODES "),
+    (r" > MOST_NODES ", " > MOST_NODES + 1 "),
 )
 
 

@@ -45,7 +45,7 @@ CHOSEN = {
     "reap": ("include/reap", "bound", "max-stalls"),
     "reassign": ("reassign", "guard", "reassign-state"),
     "redrive": ("include/redrive", "guard", "redrive-dedup"),
-    "release": ("include/again", "write", "holder"),
+    "release": ("include/place", "write", "holder"),
     "remove": ("remove", "guard", "remove-active"),
     "repair": ("repair", "guard", "repair-row"),
     "reschedule": ("reschedule", "guard", "reschedule-state"),
