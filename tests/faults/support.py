@@ -27,7 +27,10 @@ def call_of(verb: str, keys: QueueKeys, call: Call, held: Claimed, other: str) -
         return MULTI[verb](keys, call, [make_item(verb, held.id, held.token, held.nonce, 1)])
     if verb in MULTI:
         return MULTI[verb](keys, call, items_of(verb, other))
-    made: Transition[Any] = getattr(transitions, verb)(keys, call, **arguments_of(verb, other))
+    arguments = arguments_of(verb, other)
+    if verb == "spawn":
+        arguments |= {"id": held.id, "token": held.token, "nonce": held.nonce}
+    made: Transition[Any] = getattr(transitions, verb)(keys, call, **arguments)
     return made
 
 
