@@ -131,13 +131,21 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
         "A producer, or a pump, dies between a parent and its children in another queue: half a flow, or a child twice",
         [
             "property/test_flows::test_flows_come_to_rest",
-            "faults/test_families::test_worker_killed_between_spawning_and_suspending_doubles_no_child",
+            "worker/test_outbox_pump::test_pump_delivers_what_a_producer_left",
+            "integration/test_flows_adding::test_lost_replies_add_a_flow_once",
+            "integration/test_flows_news::test_child_that_is_there_already_is_not_lost",
         ],
     ),
     16: (
         "News of a child is lost, blocked or has nobody to deliver it, and its parent waits for ever",
         [
             "property/test_flows::test_flows_come_to_rest",
+            "worker/test_outbox_pump::test_queue_that_refuses_keeps_no_other_back",
+            "worker/test_outbox_pump::test_lost_child_is_told_to_its_parent",
+            "integration/test_flows_news::test_parent_of_another_queue_is_told_at_once",
+            "integration/test_flows_news::test_obliterate_tells_other_queues_first",
+            "integration/test_flows_news::test_repair_tells_parents_of_children_that_are_lost",
+            "lua/test_missing_rights_of_flows::test_the_outbox_without_a_right_loses_no_word",
         ],
     ),
     17: (
@@ -238,13 +246,20 @@ HELD: Final[dict[int, tuple[str, list[str]]]] = {
         "A parent ends, and its thousand children run on, or are all ended by one script",
         [
             "property/test_flows::test_flows_come_to_rest",
+            "integration/test_flows_news::test_children_of_a_parent_that_ends_are_told_at_once",
+            "integration/test_flows_news::test_cancel_of_a_flow_says_what_it_did",
+            "integration/test_flows_news::test_redrive_of_a_parent_brings_its_children_back_at_once",
+            "lua/test_missing_rights_of_flows::test_walks_without_a_right_go_on_later",
         ],
     ),
     31: (
         "A job that spawns children wakes too early or never, doubles them when it is run again, or leaves them behind",
         [
-            "worker/test_nursery::test_handler_that_swallows_its_suspension_has_failed",
             "faults/test_families::test_worker_killed_between_spawning_and_suspending_doubles_no_child",
+            "worker/test_nursery_ends::test_zombie_spawns_nothing",
+            "worker/test_nursery_ends::test_spawn_whose_replies_are_lost_is_made_again",
+            "worker/test_nursery::test_handler_that_swallows_its_suspension_has_failed",
+            "worker/test_follow_ups::test_follow_ups_of_what_does_not_complete_never_come",
         ],
     ),
     32: (

@@ -23,14 +23,15 @@ RIGHTS = {
     name: rights.split()
     for name, rights in re.findall(r"^user shop-(\w+) on (.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
 }
-READS_AND_ORDERS = {
+FLOWS = {"flow_add", "flow_take", "flow_done", "flow_deliver", "flow_walk", "read_flow"}
+READS_AND_ORDERS = FLOWS | {
     "enqueue", "cancel", "remove", "redrive", "pause", "resume", "configure", "counts", "read_job", "browse", "age",
     "reassign", "drain", "set_lane", "read_lanes", "read_settings", "reschedule", "find", "repair", "obliterate",
     "read_schedules", "schedule_put", "schedule_pause", "schedule_remove", "schedule_fire",
 }  # fmt: skip
-WORKS = {
+WORKS = FLOWS | {
     "claim", "extend", "complete", "fail", "release", "snooze", "end", "rate_limited", "progress", "checkpoint", "log", "trim",
-    "ring", "counts", "configure", "read_schedules", "schedule_fire", "schedule_put",
+    "ring", "counts", "configure", "read_schedules", "schedule_fire", "schedule_put", "spawn", "suspend", "read_job",
 }  # fmt: skip
 
 
@@ -144,6 +145,61 @@ async def test_acl_documented_rights_suffice(place: Place) -> None:
             await recover(client.queue("files"))
     assert place.admin.execute_command("ACL", "LOG") == []
     assert [log for log in logs if log["event"].endswith(("unknown", "channel_failed", "park_failed"))] == []
+
+
+@pytest.mark.anyio
+async def test_acl_documented_rights_suffice_for_flows(place: Place) -> None:
+    """Flows small and large, nurseries, follow-ups, alerts, pictures, and what becomes of flows that are cancelled."""
+    place.users()
+    app = make_app(place.url("worker"))
+
+    @app.task(queue="files", result_ttl=60)
+    async def gather(job: echomq.Job) -> int:
+        return len(await job.children_results(int)) + len(await job.ignored_failures()) + len(await job.outstanding())
+
+    @app.task(queue="files")
+    async def one() -> int:
+        return 1
+
+    @app.task(queue="files", result_ttl=60)
+    async def spawns(job: echomq.Job) -> int:
+        async with job.nursery() as children:
+            spawned = [children.enqueue(one.call()) for _ in range(3)]
+        job.on_complete.enqueue(gather.call())
+        return sum(child.result() for child in spawned)
+
+    @app.on_dead
+    async def told(dead_id: str) -> None:
+        pass
+
+    fails = app.task_stub("work", queue="files").options(max_attempts=1).call("die")
+    with capture_logs() as logs:
+        async with echomq.open_client(place.url("client")) as client, anyio.create_task_group() as tasks:
+            worker = await tasks.start(partial(echomq.run_worker, app, grace=0, cleanup=5))
+            small = await client.flows.add(
+                echomq.flow(gather.call(), [one.call(), echomq.child(fails, on_failure="ignore")])
+            )
+            assert await small.result(20) == 2
+            large = await client.flows.add(echomq.flow(gather.call(), [one.call() for _ in range(300)]))
+            assert await large.result(20) == 300
+            assert (await client.flows.tree(large)).state == "completed"
+            assert await (await client.enqueue(spawns.call())).result(20) == 3
+            later = one.options(delay=60).call()
+            cancelled = await client.flows.add(echomq.flow(gather.call(), [later, later]))
+            assert (await cancelled.cancel()).cancelled == 3
+            broken = await client.flows.add(echomq.flow(gather.call(), [fails, later]))
+            with pytest.raises(echomq.JobFailedError, match="child 0"):
+                await broken.result(20)
+            queue = client.queue("files")
+            # Both that failed, the parent, and its other child with it.
+            while (await queue.counts()).totals.get("dead", 0) < 4:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+            assert await queue.redrive([broken.id]) == [None]
+            with pytest.raises(echomq.JobFailedError, match="child 0"):
+                await broken.result(20)
+            worker.stop()
+    assert place.admin.execute_command("ACL", "LOG") == []
+    assert [log for log in logs if log["event"] in ("outbox_left_alone", "on_dead_not_set", "news_not_delivered")] == []
 
 
 async def recover(queue: echomq.Queue) -> None:
