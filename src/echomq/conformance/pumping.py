@@ -62,9 +62,11 @@ def pump(drivers: Mapping[str, Driver]) -> list[str]:
                 if entry.queue and entry.queue not in drivers:
                     later.append(entry.name)
                     continue
-                deliver(entry, driver, drivers)
+                verdict = deliver(entry, driver, drivers)
                 names.append(entry.name)
-                if not entry.is_walk:
+                if verdict == "EMQSTATE":
+                    later.append(entry.name)
+                elif not entry.is_walk:
                     done.append(entry.name)
             if done or later:
                 driver.plain("flow_done", till=taken.till, done=done, later=later, delay_ms=10_000)

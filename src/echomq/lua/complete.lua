@@ -3,17 +3,17 @@
 -- section: Protocol, sections 1 and 5
 -- flags: allow-oom
 -- include: now, once, row, follows, limits, rota, place, torn, items, emit, bell, erase, shelf, ending, fence
--- flows: number, moment, lane, read, bury, outbox, kin, nodes, completing
+-- flows: number, moment, lane, read, bury, cancel, outbox, kin, nodes, completing
 -- keys: meta hash; waiting zset; pending zset; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list; schedule zset; dead zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; result bytes; follow words
 -- reply: a verdict an item
--- verdicts: ok; dead
+-- verdicts: ok; dead; cancelled
 -- refusals: EMQSTALE; EMQGONE; EMQSTATE; EMQKIND; EMQVERSION
--- events: completed; enqueued; dead; trimmed
+-- events: completed; enqueued; dead; cancelled; trimmed
 -- cost: O(log n) an item
 -- bound: 256 items
--- moves: active -> done; active -> nothing; active -> dead; pending -> done; pending -> nothing; nothing -> pending; nothing -> schedule; nothing -> waiting; done -> nothing
+-- moves: active -> done; active -> nothing; active -> dead; pending -> done; pending -> nothing; pending -> dead; nothing -> pending; nothing -> schedule; nothing -> waiting; done -> nothing
 local kept, refused = recall()
 if kept or refused then return kept or refused end
 

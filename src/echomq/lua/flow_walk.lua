@@ -92,6 +92,9 @@ function walks.revive()
     local verdict = state == 'dead' and redrive_now(child, row)
     if state and state ~= 'dead' and state ~= 'done' or verdict == 'ok' then --!guard revive-alive
       forget()
+    elseif verdict == 'EMQSTATE sweeping' then --!guard revive-sweeping
+      owe(NOW + 1000, 'redrive:' .. child, 'redrive', '', child, id, token, name) --!write revive-later
+      forget()
     elseif policy == 'f' then --!guard revive-lost
       local why = verdict or how .. ', and not in the morgue'
       call('HSETNX', key, 'broken', 'child ' .. name .. ' (' .. child .. ') cannot be run again: ' .. why) --!write revive-broken
@@ -150,9 +153,10 @@ function walks.reconcile()
   if f[2] then return true end --!guard reconcile-held
   local over = scan('children', function(name, _, child, _, queue)
     if call('HEXISTS', key .. ':results', name) == 1 then return end --!guard reconcile-open
+    -- What was not sent yet cannot have been heard.
+    if call('HEXISTS', ENTRIES, 'redrive:' .. child) == 1 then return end --!guard reconcile-redriven
     if queue ~= '' then
-      -- What was not sent yet cannot have been heard.
-      if call('HEXISTS', ENTRIES, 'add:' .. child) == 1 or call('HEXISTS', ENTRIES, 'redrive:' .. child) == 1 then return end --!guard reconcile-unsent
+      if call('HEXISTS', ENTRIES, 'add:' .. child) == 1 then return end --!guard reconcile-unsent
       owe(NOW, 'ask:' .. child, 'ask', queue, child, id, '', name) --!write reconcile-ask
       did.sent = did.sent + 1
       return

@@ -102,7 +102,7 @@ local function job(id, hint)
     call('ZADD', P .. 'dead', NOW, id) --!write repair-bury
     call('HSET', row_key(id), 'state', 'dead', 'since', NOW, 'kind', 'dead', 'reason', reason) --!write repair-buried
     call('HSETNX', row_key(id), 'by', CLIENT) --!write repair-by
-    call('HDEL', row_key(id), 'holder', 'cancel') --!write repair-holder
+    call('HDEL', row_key(id), 'holder', 'cancel', 'hold') --!write repair-holder
     if not whole(row.attempts, 0, FAR) then call('HDEL', row_key(id), 'attempts') end --!write repair-attempts
     if ended then ended(id, { parent = row.parent, children = row.children }, 'dead', reason, '') end --!write repair-ended
     tally('dead')

@@ -40,7 +40,8 @@ class Completion:
 def complete(keys: QueueKeys, call: Call, items: Sequence[Completion], /) -> Transition[list[Verdict]]:
     """Retire jobs, and admit their follow-ups.
 
-    Verdicts: `ok`; `dead` (a child had failed that buries its parent); `EMQSTATE children N` (N of them are open: it runs
+    Verdicts: `ok`; `dead` (a child had failed that buries its parent); `cancelled REASON` (the same,
+    and its cancellation had been asked for); `EMQSTATE children N` (N of them are open: it runs
     on); `EMQSTALE`, `EMQGONE`. A late holder's completion is accepted while nobody else has claimed the job.
     """
     return multi("complete", keys, call, items)

@@ -17,6 +17,7 @@ from echomq.conformance.scenarios import (  # noqa: F401 - importing them regist
     kinship,
     lanes,
     limits,
+    lives,
     mending,
     obliterating,
     operating,

@@ -21,7 +21,7 @@ end
 local function bury(id, row, reason, ...)
   free_dedup(id, row)
   place(id, row, 'dead', NOW, 'kind', 'dead', 'reason', reason, ...)
-  release_holder(id)
+  release_holder(id, 'hold') --!write bury-hold
   if ended then ended(id, row, 'dead', reason, call('HGET', row_key(id), 'error') or '') end --!write bury-ended
   kept_dead, last_of_all = kept_dead + 1, trim_shelves --!write shelf-dead
   tell(id, row, 'dead')

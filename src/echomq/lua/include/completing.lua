@@ -2,7 +2,8 @@
 -- defines: unsettled, follow
 -- What else a parent's completion hangs on; answers the verdict that is given instead.
 local function unsettled(id, row)
-  local f = call('HMGET', row_key(id), 'broken', 'early')
+  local f = call('HMGET', row_key(id), 'broken', 'early', 'cancel')
+  if f[1] and f[3] then return cancel_now(id, row, f[3]) end --!guard complete-asked
   if f[1] then --!guard complete-broken
     bury(id, row, f[1])
     return 'dead'

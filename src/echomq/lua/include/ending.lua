@@ -8,7 +8,7 @@ local function finish(id, row, kind, what, value)
   local ttl = tonumber(row.result_ttl_ms) or 0
   if ttl > 0 then
     place(id, row, 'done', NOW + ttl, 'kind', kind, what, value)
-    call('HDEL', row_key(id), 'holder', 'cancel') --!write done-holder
+    call('HDEL', row_key(id), 'holder', 'cancel', 'hold') --!write done-holder
     kept_done, last_of_all = kept_done + 1, trim_shelves --!write shelf-done
   else
     erase(id, row.children)

@@ -56,6 +56,12 @@ local function receive(id, name, child, text)
     call('HSET', key .. ':results', name, text) --!write upgrade
     return 'ok'
   end
+  -- What a death of the parent's did to a child is no failure in the parent's next life: the child comes along.
+  if state == 'waiting' and string.match(text, '^dead %S+ %S+ ([^\n]*)') == 'parent dead: ' .. id then --!guard last-life
+    call('HSET', key, 'hold', 'revive') --!write last-life
+    owe(NOW, 'revive:' .. id, 'revive', '', id, '0') --!write last-life-owed
+    return 'ok'
+  end
   if not good and policy == 'f' then --!guard fail-parent
     local kind, reason = string.match(text, '^(%S+) %S+ %S+ ([^\n]*)')
     reason = string.sub(reason, 1, 512) --!bound reason

@@ -16,6 +16,7 @@ local function redrive_now(id, row)
     end
     if not holder or holder ~= id then call('SET', key, id) end --!write redrive-dedup
   end
+  if row.parent then strike('tell:' .. id) end --!write redrive-untold
   if row.children then --!guard redrive-parent
     place(id, row, 'waiting', NOW, 'hold', 'revive') --!write redrive-hold
     owe(NOW, 'revive:' .. id, 'revive', '', id, '0')
