@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 from echomq._walks import AT_ONCE, Ask, At, Rows, Walk, chunks
+from echomq.children import by_name
 from echomq.errors import DecodeError, JobNotFoundError
 from echomq.protocol.kin import ChildRef, Outcome, ParentRef, Policy
 from echomq.protocol.times import from_unix_ms
@@ -173,12 +174,7 @@ def _children(queue: str, keys: QueueKeys, id: str) -> Walk[list[Child]]:
         found.update((child.name, child) for child in page.children)
         cursor = page.cursor
         if cursor == "0":
-            return [found[name] for name in sorted(found, key=in_order)]
-
-
-def in_order(name: str) -> tuple[int, int, str]:
-    """Sort names: those that are numbers by these, then the others."""
-    return (0, int(name), name) if name.isdecimal() and name.isascii() and len(name) < 16 else (1, 0, name)  # noqa: PLR2004
+            return [found[name] for name in sorted(found, key=by_name)]
 
 
 def _row(queue: str, id: str) -> Walk[JobInFull | None]:

@@ -202,3 +202,13 @@ def test_flow_refuses_what_it_cannot_draw(run: Any, queue_name: str) -> None:
         assert run(*words).exit_code == 2
     both = run(queue_name, mint(), "--mermaid", "--json")
     assert (both.exit_code, "either --mermaid or --json" in both.stderr) == (2, True)
+
+
+def test_flow_shows_children_in_the_order_in_which_their_parent_reads_them(
+    run: Any, client: sync.Client, queue_name: str
+) -> None:
+    """Numbers within names count as such."""
+    names = ["page 10", "page 9", "cover"]
+    handle = client.flows.add(flow(call(queue_name, "total"), {name: call(queue_name, "count") for name in names}))
+    shown = json.loads(run(queue_name, handle.id, "--json").stdout)
+    assert [each["name"] for each in shown[1:]] == ["cover", "page 9", "page 10"]
