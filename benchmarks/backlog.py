@@ -146,7 +146,7 @@ class Queue:
             nonce = f"{TAG}.{self._number}"
             items: list[Any] = []
             for id, token, _row in claimed:
-                items += (id, token, nonce, b"")
+                items += (id, token, nonce, b"", b"")
             await self._link.call(*self._command("complete", *items))
             jobs -= len(claimed)
 

@@ -141,7 +141,7 @@ async def work(
         nonlocal running
         on_start(row)
         running -= 1
-        done.extend((id, token, nonce, b""))
+        done.extend((id, token, nonce, b"", b""))
         wake.set()
 
     with _claims(lambda: concurrency - running) as claims:
@@ -149,8 +149,8 @@ async def work(
             while not over.is_set() or running or done:
                 commands = []
                 if done:
-                    commands.append(complete.call(*done[: 4 * PER_CALL]))
-                    del done[: 4 * PER_CALL]
+                    commands.append(complete.call(*done[: 5 * PER_CALL]))
+                    del done[: 5 * PER_CALL]
                 commands.append(claims())
                 await link.send(*commands)
                 if len(commands) > 1:

@@ -85,7 +85,9 @@ class Rota:
 
     async def complete(self, jobs: Sequence[Job]) -> None:
         for first in range(0, len(jobs), PER_CALL):
-            items = [part for id, token, nonce in jobs[first : first + PER_CALL] for part in (id, token, nonce, b"")]
+            items = [
+                part for id, token, nonce in jobs[first : first + PER_CALL] for part in (id, token, nonce, b"", b"")
+            ]
             await self._link.call(*self._command("complete", *items))
 
     async def turns(self, jobs: int, per_call: int) -> list[str]:
