@@ -68,7 +68,7 @@ function walks.sweep()
       end
     end
   end)
-  if over and call('EXISTS', key) == 0 then call('DEL', key .. ':children', key .. ':results') end --!write swept-erase
+  if over and call('EXISTS', key) == 0 then call('UNLINK', key .. ':children', key .. ':results') end --!write swept-erase
   return over
 end
 -- A dead parent begins a new life: those of its children that failed, and would fail it again, do so before.

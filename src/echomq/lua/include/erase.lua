@@ -18,6 +18,7 @@ local function erase(id, children)
   if not children or call('HEXISTS', P .. 'outbox:entries', 'sweep:' .. id) == 1 then --!guard erase-swept
     call('DEL', key, key .. ':log') --!write erase
   else
-    call('DEL', key, key .. ':log', key .. ':children', key .. ':results') --!write erase-parent
+    -- Of ten thousand children it takes milliseconds to free what is known: not while all others wait.
+    call('UNLINK', key, key .. ':log', key .. ':children', key .. ':results') --!write erase-parent
   end
 end
