@@ -157,8 +157,8 @@ async def test_around_handling_counts_what_happens(app: App, queue_name: str, pe
 
     async with app, running(app):
         jobs = {what: await handle.enqueue(what) for what in ("done", "value", "snooze", "discard")}
-        await until(lambda: peek.count("completed") == 1 and not peek.active() and peek.state(jobs["snooze"].id))
-        await until(lambda: peek.state(jobs["value"].id) == "dead" and peek.state(jobs["snooze"].id) == "schedule")
+        ends = {"done": "", "value": "dead", "snooze": "schedule", "discard": ""}
+        await until(lambda: {what: peek.state(job.id) for what, job in jobs.items()} == ends)
     assert counts == {"done": 1, "ValueError": 1, "Snooze": 1, "Discard": 1}
     assert error_of(peek, jobs["value"].id).message == "v"
 
