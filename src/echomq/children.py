@@ -16,7 +16,7 @@ attempt, and the order of children that have no name of their own must be the sa
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast, final, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final, overload
 
 import attrs
 
@@ -55,18 +55,6 @@ MAX_FOLLOW: Final = 256 << 10
 MAX_FOLLOWERS: Final = 128
 """How many follow-ups a job may have: one script admits them all."""
 _DIGITS: Final = re.compile(r"(\d+)")
-
-
-def check_policy(on_failure: object) -> Policy:
-    """Answer a failure policy.
-
-    Raises:
-        ValueError: It is none.
-    """
-    names = (Policy.FAIL_PARENT, Policy.IGNORE, Policy.RUN_PARENT)
-    if on_failure not in names:
-        raise ValueError(f"on_failure is one of {', '.join(names)}, not {shown(on_failure)}")
-    return Policy(cast("str", on_failure))
 
 
 def by_name(name: str) -> list[tuple[int, int, str]]:

@@ -31,7 +31,7 @@ from echomq.tasks import JobCall
 OnFailure = Literal["fail_parent", "ignore", "run_parent"]
 """What a child that does not complete does to its parent. `fail_parent`: it is buried, and its other children are told to
 stop. `ignore`: the child counts as settled, and the parent can read how it failed. `run_parent`: the parent runs now."""
-ON_FAILURE: Final = ("fail_parent", "ignore", "run_parent")
+ON_FAILURE: Final = (Policy.FAIL_PARENT, Policy.IGNORE, Policy.RUN_PARENT)
 
 
 @final
@@ -134,11 +134,10 @@ def child(node: Node, *, name: str | None = None, on_failure: OnFailure = "fail_
     _check_node(node)
     if name is not None:
         check_child_name(name)
-    if on_failure not in ON_FAILURE:
-        raise ValueError(f"on_failure is one of {', '.join(ON_FAILURE)}, not {shown(on_failure)}")
+    policy = check_policy(on_failure)
     if name is not None and isinstance(node, Group):
         raise ValueError(f"a group's members have names of their own: {name!r} cannot name {node!r}")
-    return Child(node, name, Policy(on_failure))
+    return Child(node, name, policy)
 
 
 @overload
@@ -208,6 +207,17 @@ def group(members: Iterable[Node]) -> Group:
     if not nodes:
         raise ValueError("a group has one member at least")
     return Group(tuple(part for node in nodes for part in (node.members if isinstance(node, Group) else (node,))))
+
+
+def check_policy(on_failure: object) -> Policy:
+    """Answer a failure policy, as a caller names it.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if on_failure not in ON_FAILURE:
+        raise ValueError(f"on_failure is one of {', '.join(ON_FAILURE)}, not {shown(on_failure)}")
+    return Policy(str(on_failure))
 
 
 def check_child_name(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final, final
 
@@ -154,8 +155,10 @@ class Flows:
         return sorted(entries((b or self.b).look()))
 
     def later(self, entry: str, ms: int = -MINUTE) -> None:
-        """Move an entry's moment to so long from now: how a proof makes time pass."""
-        self.b.rescore("outbox", entry, self.b.clock() + ms)
+        """Move an entry's moment to so long from now: how a proof makes time pass. Who was taken before stays so."""
+        was = self.b.score("outbox", entry) or 0
+        taken = -0.5 if was != math.inf and was % 1 else 0
+        self.b.rescore("outbox", entry, self.b.clock() + ms + taken)
 
     # --- looking -----------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 -- purpose: End jobs that do not run; ask those that do, by channel and by heartbeat.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, cancel
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, cancel, ask
 -- flows: bury, outbox, kin
 -- keys: meta hash; waiting zset; pending zset; active zset; schedule zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list; dead zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
@@ -24,11 +24,7 @@ local verdicts = each(3, 3, function(at)
   if not row.state then return 'EMQGONE' end
   if row.state == 'pending' or row.state == 'schedule' or row.state == 'waiting' then return cancel_now(id, row, reason) end --!guard cancel-now
   if row.state ~= 'active' then return 'EMQSTATE ' .. row.state end --!guard cancel-state
-  local token = row.attempts or '0' -- a torn row has none
-  call('HSET', row_key(id), 'cancel', reason) --!write cancel-request
-  call('PUBLISH', P .. 'cancel', id .. ' ' .. token .. ' ' .. reason) --!write cancel-event
-  emit('cancel_requested', id, 'token', token, 'reason', reason)
-  return 'asked ' .. token
+  return ask_to_stop(id, row, reason)
 end)
 bell()
 flush_tally()

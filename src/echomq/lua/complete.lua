@@ -3,7 +3,7 @@
 -- section: Protocol, sections 1 and 5
 -- flags: allow-oom
 -- include: now, once, row, follows, limits, rota, place, torn, items, emit, bell, erase, shelf, ending, fence
--- flows: number, moment, lane, read, bury, cancel, outbox, kin, nodes, completing
+-- flows: number, moment, lane, read, bury, cancel, outbox, kin, dedup, nodes, completing
 -- keys: meta hash; waiting zset; pending zset; active zset; done zset; job:<id> hash; job:<id>:log list; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; events stream; counts hash; wake list; schedule zset; dead zset; job:<id>:children hash; job:<id>:results hash; outbox zset; outbox:entries hash
 -- argv: client tag; number count
 -- item: id tag; token integer; nonce tag; result bytes; follow words

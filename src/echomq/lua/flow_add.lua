@@ -3,7 +3,7 @@
 -- section: Protocol, section 7
 -- flags:
 -- include: now, number, once, row, flows, begins, moment, limits, rota, read, place, emit, bell, erase, shelf, bury, lane
--- flows: outbox, kin, nodes
+-- flows: outbox, kin, dedup, nodes
 -- keys: meta hash; pending zset; schedule zset; waiting zset; dead zset; done zset; job:<id> hash; job:<id>:log list; job:<id>:children hash; job:<id>:results hash; job:<id>:held list; outbox zset; outbox:entries hash; delivered:<entry> string; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count; hold tag; last count; entry text; nodes words
 -- reply: a verdict a node

@@ -2,7 +2,7 @@
 -- purpose: Take in what an outbox sends: a child's outcome, a parent's end, the question what became of a child, its redrive.
 -- section: Protocol, section 7
 -- flags: allow-oom
--- include: now, number, row, flows, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, redrive
+-- include: now, number, row, flows, limits, rota, read, place, torn, items, emit, bell, erase, shelf, ending, bury, cancel, ask, dedup, redrive
 -- flows: outbox, kin, above
 -- keys: meta hash; pending zset; active zset; schedule zset; waiting zset; dead zset; done zset; job:<id> hash; job:<id>:log list; job:<id>:children hash; job:<id>:results hash; job:<id>:held list; outbox zset; outbox:entries hash; delivered:<entry> string; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; wake list; events stream; counts hash
 -- argv: client tag; number count

@@ -26,7 +26,7 @@ for i = 6, #ARGV do
       strike(ARGV[i])
     else
       watch(OUTBOX, NOW + delay)
-      call('ZADD', OUTBOX, NOW + delay, ARGV[i]) --!write put-back
+      call('ZADD', OUTBOX, taken_at(NOW + delay), ARGV[i]) --!write put-back
     end
   end
 end

@@ -16,7 +16,7 @@
 local TAKEN, PATIENCE, MOST_PARENTS, MOST_BYTES = 30000, 60000, 16, 1048576
 local bound, cap = whole(ARGV[3], 1, 256), whole(ARGV[4], 1, 86400000)
 if not bound or not cap then return redis.error_reply('EMQKIND flow_take: its bound or cap_ms is out of range') end --!guard argv
-local till = string.format('%.0f.5', NOW + TAKEN)
+local till = taken_at(NOW + TAKEN)
 if not FLOWS then return { cap, till } end --!guard no-flows
 -- News can be lost, when a server forgets its last writes: who has waited for long asks.
 local patient = call('ZRANGE', P .. 'waiting', '-inf', NOW - PATIENCE, 'BYSCORE', 'LIMIT', 0, MOST_PARENTS) --!bound patient

@@ -2,7 +2,7 @@
 -- purpose: A step of a walk over a parent's children: stop them, bring them back, ask after them; or let a held flow go.
 -- section: Protocol, section 7
 -- flags: allow-oom
--- include: now, number, row, flows, limits, rota, read, place, emit, bell, erase, shelf, ending, bury, cancel, redrive, remove
+-- include: now, number, row, flows, limits, rota, read, place, emit, bell, erase, shelf, ending, bury, cancel, ask, dedup, redrive, remove
 -- flows: outbox, kin, above
 -- keys: meta hash; pending zset; active zset; schedule zset; waiting zset; dead zset; done zset; job:<id> hash; job:<id>:log list; job:<id>:children hash; job:<id>:results hash; job:<id>:held list; outbox zset; outbox:entries hash; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; wake list; events stream; counts hash
 -- argv: client tag; number count; entry text; bound count
@@ -17,10 +17,7 @@ local entry, bound = ARGV[3], whole(ARGV[4], 1, 1000)
 if not bound then return redis.error_reply('EMQKIND bound ' .. ARGV[4]) end --!guard argv
 local content = FLOWS and call('HGET', ENTRIES, entry)
 if not content then return { 0, 0, 0, 0, 0, 0, 0 } end --!guard no-entry
-local words, place_in = {}, 1
-while place_in <= #content do
-  words[#words + 1], place_in = struct.unpack('>I4c0', content, place_in)
-end
+local words = words_of(content)
 local kind, id, cursor, mode = words[1], words[3], words[4], words[5]
 local did = { cancelled = 0, asked = 0, sent = 0, redriven = 0, lost = 0, released = 0 }
 local key = row_key(id)
@@ -117,8 +114,11 @@ function walks.hold()
     if add and taken_back then
       strike(held)
     elseif add then
-      watch(OUTBOX, NOW)
-      call('ZADD', OUTBOX, 'XX', NOW, held) --!write held-add
+      -- Not one that a step has let go before it was refused: that may have been taken since.
+      if tonumber(call('ZSCORE', OUTBOX, held)) == math.huge then --!guard held-again
+        watch(OUTBOX, NOW)
+        call('ZADD', OUTBOX, NOW, held) --!write held-add
+      end
     else
       local f = call('HMGET', row_key(held), 'state', 'hold', 'children', 'due_ms', 'lane', 'priority')
       -- It may have been cancelled, or removed, meanwhile. One without a hold is of a step that was refused.

@@ -2,7 +2,7 @@
 -- purpose: Begin a new life for dead jobs: budgets, times and error reset, token and checkpoint kept, dedup key taken again or refused.
 -- section: Protocol, section 5
 -- flags: allow-oom
--- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, redrive
+-- include: now, once, row, limits, rota, read, place, torn, items, emit, bell, dedup, redrive
 -- flows: outbox
 -- keys: meta hash; pending zset; dead zset; waiting zset; outbox zset; outbox:entries hash; job:<id> hash; dedup:<key> string; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; once:<client>:<verb> string; wake list; events stream; counts hash
 -- argv: client tag; number count

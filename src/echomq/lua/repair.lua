@@ -205,7 +205,7 @@ local function outbox_due()
   for _, entry in ipairs(call('HKEYS', ENTRIES)) do
     if not call('ZSCORE', OUTBOX, entry) then --!guard repair-due
       watch(OUTBOX, NOW)
-      call('ZADD', OUTBOX, NOW, entry) --!write repair-due
+      call('ZADD', OUTBOX, taken_at(NOW - 1), entry) --!write repair-due
       verdict = 'mended outbox'
     end
   end

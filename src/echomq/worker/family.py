@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, final
 import anyio
 import anyio.lowlevel
 
-from echomq.children import MAX_FOLLOW, MAX_FOLLOWERS, ChildFailure, by_name, check_policy, read_result, too_many
+from echomq.children import MAX_FOLLOW, MAX_FOLLOWERS, ChildFailure, by_name, read_result, too_many
+from echomq.flows import check_policy
 from echomq.protocol.kin import Policy
 from echomq.transitions import Call, ForeignNode, pack_nodes, read_flow
 from echomq.worker.nursery import LeaseNursery, open_nursery

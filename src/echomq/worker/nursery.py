@@ -26,7 +26,7 @@ import anyio
 
 from echomq._flow_plan import numbered
 from echomq._items import MINTS, taken
-from echomq.children import SpawnedChild, check_policy
+from echomq.children import SpawnedChild
 from echomq.errors import (
     JobNotFoundError,
     JobStateError,
@@ -35,10 +35,10 @@ from echomq.errors import (
     UnavailableError,
 )
 from echomq.flows import Child as NamedChild
-from echomq.flows import check_child_name
+from echomq.flows import check_child_name, check_policy
 from echomq.protocol.failures import leaves_of, members
 from echomq.protocol.kin import Policy
-from echomq.protocol.refusals import COLLISION, GONE, STALE
+from echomq.protocol.refusals import COLLISION, STALE
 from echomq.transitions import MAX_CALL_BYTES, MAX_ITEMS, ForeignNode, spawn
 from echomq.worker.reasons import Reason
 from echomq.worker.signals import Signal
@@ -221,10 +221,9 @@ class LeaseNursery:
             except JobNotFoundError:
                 raise _lost(lease, "gone") from None
             except ServerError as error:
-                word = _fenced(error)
-                if word is None:
+                if error.code != STALE or error.message.startswith("call "):  # an old socket's late copy
                     raise
-                raise _lost(lease, word) from None
+                raise _lost(lease, error.message.partition(" (")[0] or "stale") from None
             else:
                 return verdicts
 
@@ -268,14 +267,6 @@ def _must_wait(waited: list[SpawnedChild[Any]]) -> bool:
     if Policy.FAIL_PARENT in failed:
         return True
     return Policy.RUN_PARENT not in failed and any(child.kind is None for child in waited)
-
-
-def _fenced(error: ServerError) -> str | None:
-    """Read from a refusal of the whole call that the fence has refused it: why; None when it is another one."""
-    if error.code == STALE and not error.message.startswith("call "):
-        return error.message.partition(" (")[0] or "stale"
-    # A server puts a word of its own before an error of one word.
-    return "gone" if error.message.startswith(GONE) else None
 
 
 def _lost(lease: Lease, word: str) -> LeaseLostError:

@@ -8,7 +8,7 @@ from echomq.conformance.items import YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
 from echomq.protocol.kin import Policy
 from echomq.protocol.records import NewJob
-from echomq.transitions import CancelRequest, Delivery, Ending, LocalNode, pack_nodes
+from echomq.transitions import CancelRequest, Delivery, Ending, LocalNode, Look, pack_nodes
 
 
 @scenario("children of a cancelled parent end where they wait; one that runs is asked, with the reason", 30)
@@ -203,6 +203,40 @@ def abroad(b: Bench) -> None:
     walked = f.walk(f"sweep:{root.id}")
     b.expect("word follows it", (walked.cancelled, walked.sent), (0, 1))
     f.pump()
+
+
+@scenario("a child that has come is told of its parent's end, whoever believes that it was never sent", 15, 30)
+def came_unheard(b: Bench) -> None:
+    f = Flows(b)
+
+    def came(what: str) -> None:
+        b.on("cancel", CancelRequest(root.id, "why"))
+        walked = f.walk(f"sweep:{root.id}")
+        b.expect(f"{what}: word follows it", (walked.cancelled, walked.sent), (0, 1))
+        f.pump()
+        b.expect(f"{what}: it has ended", f.far.state(job.id), "")
+
+    root, job = NewJob(), NewJob()
+    f.add(LocalNode(job=root, kids=True), f.abroad(job, root.id))
+    took = f.take()
+    f.deliver(took.entries[0])
+    b.other.plain("flow_done", till=took.till, done=[], later=[took.entries[0].name])
+    came("its taker heard no reply, and put it back")
+
+    root, job = NewJob(), NewJob()
+    f.add(LocalNode(job=root, kids=True), f.abroad(job, root.id))
+    f.deliver(f.take().entries[0])
+    b.server.zrem(b.keys.outbox, f"add:{job.id}")
+    b.on("repair", Look("key", "outbox"))
+    came("the outbox was torn, and mended")
+
+    root, job = NewJob(), NewJob()
+    f.add(LocalNode(job=root, kids=True), f.abroad(job, root.id), hold=root.id)
+    # A step of the walk that lets it go was refused after that, a pump has taken it since, and the step is taken again.
+    b.rescore("outbox", f"add:{job.id}", b.clock() + 0.5)
+    f.deliver(f.take().entries[0])
+    f.walk(f"hold:{root.id}")
+    came("a step that let it go was taken again")
 
 
 @scenario("a child of another queue whose parent died is buried there; another's job is left alone", 15, 30)

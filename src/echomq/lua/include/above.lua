@@ -16,11 +16,8 @@ local function stop_child(id, row, mode, reason)
   local state = row.state
   if state == 'active' then
     if row.cancel then return 'asked ' .. row.attempts end --!guard stop-once
-    call('HSET', row_key(id), 'cancel', reason) --!write stop-request
     if mode == 'dead' then call('HSET', row_key(id), 'swept', 1) end --!write stop-swept
-    call('PUBLISH', P .. 'cancel', id .. ' ' .. (row.attempts or '0') .. ' ' .. reason) --!write stop-event
-    emit('cancel_requested', id, 'token', row.attempts or '0', 'reason', reason)
-    return 'asked ' .. (row.attempts or '0')
+    return ask_to_stop(id, row, reason)
   elseif state == 'pending' or state == 'schedule' or state == 'waiting' then
     -- With a parent that died it can be brought back, with one that ended otherwise it cannot.
     if mode == 'dead' then --!guard stop-dead

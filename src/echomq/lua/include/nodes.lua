@@ -1,15 +1,8 @@
 -- purpose: jobs of flows, and follow-ups: read, checked, and admitted all or not at all (section 7).
--- defines: words_of, read_nodes, admit_nodes
+-- defines: read_nodes, admit_nodes
 -- A node: above, name, policy, kids, queue, id; then of this queue: priority, due, ends, dedup, rule, lane, count, and the
 -- names and values of so many fields; of another: what is sent there, packed.
 local MOST_NODES, MOST_NAME = 256, 128
-local function words_of(blob)
-  local words, at = {}, 1
-  while at <= #blob do
-    words[#words + 1], at = struct.unpack('>I4c0', blob, at)
-  end
-  return words
-end
 local function check(words, node, nodes, spawner)
   local at = node.at
   local above = tonumber(node.above)
@@ -64,14 +57,6 @@ local function read_nodes(words, at, spawner)
   return nodes
 end
 
--- Who has the dedup key, if that keeps another job out.
-local function held_by(key)
-  local holder = call('GET', P .. 'dedup:' .. key)
-  if not holder then return nil end
-  local state = call('HGET', row_key(holder), 'state')
-  if call('PTTL', P .. 'dedup:' .. key) > 0 or state and state ~= 'dead' and state ~= 'done' then return holder end --!guard node-dedup
-  return nil
-end
 -- Says of each node what becomes of it; answers a refusal of all, or the root that keeps all out.
 local function judge(nodes, how)
   local ids, seen, keys = {}, {}, {}
@@ -92,7 +77,7 @@ local function judge(nodes, how)
       seen[node.id] = true
       ids[#ids + 1] = row_key(node.id)
       local dedup = node.dedup
-      local holder = dedup ~= '' and (keys[dedup] or held_by(dedup))
+      local holder = dedup ~= '' and (keys[dedup] or held_by(dedup, node.id))
       if holder then --!guard node-duplicate
         node.verdict, node.holder = 'duplicate ' .. holder, holder
         if how.strict and node.above == '' then return nil, n end --!guard root-duplicate

@@ -1,8 +1,19 @@
 -- purpose: the outbox: what this queue has to tell another one, or itself in bounded steps (section 7).
--- defines: OUTBOX, ENTRIES, pack, owe, strike, outcome
--- An entry that somebody has taken has a score with a fraction, which no other has.
+-- defines: OUTBOX, ENTRIES, taken_at, words_of, pack, owe, strike, outcome
+-- An entry that somebody has taken has a score with a fraction, which no other has. It keeps one for as long as it is
+-- there: it may have been handed over, whatever its taker has heard.
 local OUTBOX, ENTRIES = P .. 'outbox', P .. 'outbox:entries'
+local function taken_at(moment)
+  return string.format('%.0f.5', moment)
+end
 -- Words as one: each as four bytes of its length and its bytes.
+local function words_of(blob)
+  local words, at = {}, 1
+  while at <= #blob do
+    words[#words + 1], at = struct.unpack('>I4c0', blob, at)
+  end
+  return words
+end
 local function pack(...)
   local words = { ... }
   for i = 1, #words do

@@ -8,13 +8,11 @@ local OF_THE_LAST_LIFE = {
 local function redrive_now(id, row)
   if row.children and call('HEXISTS', ENTRIES, 'sweep:' .. id) == 1 then return 'EMQSTATE sweeping' end --!guard redrive-swept
   if row.dedup then
+    local holder = held_by(row.dedup, id)
+    if holder then return 'duplicate ' .. holder end --!guard redrive-dedup
+    -- A window that is its own goes on.
     local key = P .. 'dedup:' .. row.dedup
-    local holder = call('GET', key)
-    if holder and holder ~= id then
-      local state = call('HGET', row_key(holder), 'state')
-      if call('PTTL', key) > 0 or (state and state ~= 'dead' and state ~= 'done') then return 'duplicate ' .. holder end --!guard redrive-dedup
-    end
-    if not holder or holder ~= id then call('SET', key, id) end --!write redrive-dedup
+    if call('GET', key) ~= id then call('SET', key, id) end --!write redrive-dedup
   end
   if row.parent then strike('tell:' .. id) end --!write redrive-untold
   if row.children then --!guard redrive-parent
