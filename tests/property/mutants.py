@@ -19,6 +19,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import echomq
 from echomq.conformance.machine import machine
+from echomq.conformance.machine_flows import flows_machine
 from echomq.conformance.machine_lanes import lanes_machine
 from echomq.conformance.machine_schedules import schedules_machine
 from echomq.conformance.scenarios import SCENARIOS, Outcome, Scenario, run
@@ -181,7 +182,7 @@ def caught_by(mutant: Mutant, server: redis.Redis, *, examples: int = 60) -> str
         report_multiple_bugs=False,
         verbosity=hypothesis.Verbosity.quiet,
     )
-    for make in (lanes_machine, machine, schedules_machine):
+    for make in (lanes_machine, machine, schedules_machine, flows_machine):
         try:
             run_state_machine_as_test(make(server, mutant.scripts), settings=settings)
         except Exception:
