@@ -63,6 +63,8 @@ class Relative:
     """What it was told of them."""
     broken: str = ""
     """The first failure in this life that buries it, as the reason says it."""
+    broke: bool = False
+    """Whether it was broken before the step: one that let it run early may have come first in the same script."""
     early: int = 0
     seen: int = 0
     """How many failures let it run early, and how many had done so when it last became ready."""
@@ -73,7 +75,7 @@ class Relative:
     gone: bool = False
     """Whether somebody has removed it."""
     by_hand: bool = False
-    """Whether somebody has redriven it although its parent is over."""
+    """Whether somebody has redriven it although its parent has done with it."""
 
     @property
     def open(self) -> set[str]:
@@ -124,7 +126,7 @@ class Kinship:
         it.gone = it.gone or event == "removed"
         if event == "redriven":
             it.reviving = it.is_parent
-            it.broken, it.early, it.seen = "", 0, 0
+            it.broken, it.broke, it.early, it.seen = "", False, 0, 0
         self._events.append((it, event, reason))
 
     # --- what parents are told ---------------------------------------------------------------
@@ -194,7 +196,7 @@ class Kinship:
                 raise ContradictionError(f"{it.id} is {event} ({reason}) {wrong}: {it}")
         self._events.clear()
         for it in self.jobs.values():
-            it.before = it.phase
+            it.before, it.broke = it.phase, bool(it.broken)
             waits = it.phase == WAITING and it.is_parent and not it.held
             if waits and (it.broken or it.early > it.seen or not it.open):
                 raise ContradictionError(f"{it.id} waits, though it should not: {it}")
@@ -262,7 +264,7 @@ def _wrong(it: Relative, event: str, reason: str) -> str:
     """Say why this must not have befallen a parent; "" when it may."""
     again = "cannot be run again" in reason
     match event:
-        case "ready" | "completed" if it.broken:
+        case "ready" | "completed" if it.broke or (it.broken and it.early <= it.seen):
             return f"though broken by {it.broken}"
         case "ready" if it.open and it.early <= it.seen:
             return f"though {sorted(it.open)} are open"
