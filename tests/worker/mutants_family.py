@@ -36,12 +36,12 @@ NURSERIES = (
     ),
     _m(
         "a refused spawn is any error",
-        (NURSERY, "    if error.code == STALE and not error.message.startswith(\"call \"):", "    if False:"),
+        (NURSERY, '                if error.code != STALE or error.message.startswith("call "):', "                if True:"),
         by="worker/nursery_ends::zombie_spawns_nothing[trio]",
     ),
     _m(
         "a job that is gone is any error",
-        (NURSERY, 'return "gone" if error.message.startswith(GONE) else None', "return None"),
+        (NURSERY, 'raise _lost(lease, "gone") from None', "raise"),
         by="worker/nursery_ends::zombie_whose_job_is_gone_spawns_nothing[trio]",
     ),
     _m(
