@@ -72,9 +72,10 @@ def test_eight_processes_put_and_remove_a_schedule_and_each_slot_has_one_job(
         queue.schedules.pause(NAME)
         wait_until(peek.empty)
         jobs = made(peek)
-        # The workers saw nothing out of the ordinary.
+        # The workers saw nothing out of the ordinary, but perhaps a machine that stood still.
         for each in workers:
-            assert [line for line in each.log() if line["level"] in {"warning", "error"}] == []
+            seen = [line for line in each.log() if line["level"] in {"warning", "error"}]
+            assert [line for line in seen if line["event"] != "event_loop_late"] == []
     diary = sorted((each for mine in diaries for each in mine), key=lambda each: each.began)
     done = Counter((each.verb, each.outcome) for each in diary)
     assert len(diaries) == PROCESSES

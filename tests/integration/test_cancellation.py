@@ -65,9 +65,16 @@ def stepping(awaitable: Awaitable[Any], cancel: Callable[[], None], step: int) -
 
 async def at_checkpoint(step: int, call: Callable[[], Awaitable[Any]]) -> bool:
     """Make a call and cancel it at its n-th checkpoint. Answers whether it came to that."""
+    reached = False
+
+    def cancel() -> None:
+        nonlocal reached
+        reached = not scope.cancel_called  # else it is at its end
+        scope.cancel()
+
     with anyio.move_on_after(OPEN) as scope:
-        await stepping(call(), scope.cancel, step)
-    return scope.cancel_called and scope.deadline > anyio.current_time()
+        await stepping(call(), cancel, step)
+    return reached
 
 
 async def after_ticks(count: int, call: Callable[[], Awaitable[Any]]) -> bool:

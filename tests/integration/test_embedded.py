@@ -187,7 +187,7 @@ def test_program_that_never_answers_is_given_up(tmp_path: Path) -> None:
     mute = tmp_path / "mute"
     mute.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
     mute.chmod(0o755)
-    with pytest.raises(EmbeddedServerError, match="did not answer"), open_server(binary=mute, start_timeout=0.5):
+    with pytest.raises(EmbeddedServerError, match="did not answer"), open_server(binary=mute, start_timeout=2.0):
         pass
     assert not _alive(int((tmp_path / "pid").read_text()))
 

@@ -201,6 +201,7 @@ async def test_many_notes_cost_few_reads(client: Client, queue: Queue) -> None:
                 await anyio.sleep(0.1)
                 assert other.wire.statistics.sent == before
                 seen: list[Progress] = []
+                began = anyio.current_time()
 
                 async def follow() -> None:
                     seen.extend([each async for each in mine.progress()])
@@ -211,8 +212,9 @@ async def test_many_notes_cost_few_reads(client: Client, queue: Queue) -> None:
                     await anyio.sleep(0.002)
                 await finish(client, queue, job)
         assert seen[-1] == Progress(done=199)
-        assert len(seen) <= 30
-        assert other.wire.statistics.sent - before <= 40
+        longer = max(0.0, anyio.current_time() - began - 2.5)  # on a busy machine
+        assert len(seen) <= 30 + 10 * longer
+        assert other.wire.statistics.sent - before <= 40 + 10 * longer
 
 
 async def test_followers_that_are_left_listen_no_more(client: Client, queue: Queue, redis_client: redis.Redis) -> None:

@@ -13,13 +13,14 @@ from echomq import App, open_client, run_worker
 pytestmark = pytest.mark.anyio
 
 
-def make_app(url: str, queue: str) -> App:
-    """Make an app whose handlers take a while to end, also when they are cancelled."""
+def make_app(url: str, queue: str, leaving: anyio.Event) -> App:
+    """Make an app whose handlers take a while to end from `leaving` on, also when they are cancelled."""
     app = App(url)
 
     @app.task(queue=queue)
     async def work(seconds: float) -> None:
         try:
+            await leaving.wait()
             await anyio.sleep(seconds)
         finally:
             with anyio.CancelScope(shield=True):
@@ -33,7 +34,8 @@ async def test_worker_that_stops_while_its_app_is_left_ends_in_order(
     server_url: str, queue_name: str, stopped: str
 ) -> None:
     """It says what could not be delivered, and raises nothing; the jobs are still there."""
-    app = make_app(server_url, queue_name)
+    leaving = anyio.Event()
+    app = make_app(server_url, queue_name, leaving)
     run = partial(run_worker, app, grace=0.1, cleanup=0.2, lease=1.0)
     with structlog.testing.capture_logs() as logs, anyio.fail_after(10):
         async with anyio.create_task_group() as tasks, app:
@@ -42,6 +44,7 @@ async def test_worker_that_stops_while_its_app_is_left_ends_in_order(
                 await app.client.enqueue(app.tasks["work"].call(seconds))
             while worker.statistics().running < 2:  # noqa: ASYNC110 - no event tells of it
                 await anyio.sleep(0.005)
+            leaving.set()
             worker.stop() if stopped == "before" else tasks.cancel_scope.cancel()
     assert "verdicts_undelivered" in [log["event"] for log in logs]
     assert not [log for log in logs if "exc_info" in log]
@@ -52,7 +55,7 @@ async def test_worker_that_stops_while_its_app_is_left_ends_in_order(
 
 async def test_worker_whose_app_is_left_stops_with_one_clear_error(server_url: str, queue_name: str) -> None:
     """Nobody has stopped it: that its client is gone is an error, and is told as it is."""
-    app = make_app(server_url, queue_name)
+    app = make_app(server_url, queue_name, anyio.Event())
     errors: list[BaseException] = []
     statuses: list[object] = []
 

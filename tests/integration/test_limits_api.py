@@ -182,7 +182,7 @@ async def test_declared_settings_wait_for_a_server_that_is_away(
     app = App(proxy.url, unavailable_after=0.2)
     declared = app.queue(queue.name, limit=4)
     proxy.refusing = True
-    with anyio.fail_after(5):
+    with anyio.fail_after(15):
         async with app:
             with pytest.raises(UnavailableError):
                 await declared.enqueue(b"")

@@ -175,8 +175,19 @@ async def test_redrive_keeps_its_rate(client: Client, queue: Queue, monkeypatch:
 async def test_redrive_may_be_left_half_way(client: Client, queue: Queue) -> None:
     """What was redriven stays so; another call does the rest."""
     await bury(client, queue, 20, ValueError())
-    with anyio.move_on_after(0.3) as scope:
-        await queue.dead.redrive(rate=Rate(1, per=60, burst=5))
+
+    async def five() -> bool:
+        return (await queue.counts()).pending == 5
+
+    async def leave(scope: anyio.CancelScope) -> None:
+        await until(five)
+        await anyio.sleep(0.1)
+        scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as scope:
+            tasks.start_soon(leave, scope)
+            await queue.dead.redrive(rate=Rate(1, per=60, burst=5))
     assert scope.cancelled_caught
     assert (await queue.counts()).pending == 5
     assert await queue.dead.redrive() == 15

@@ -248,7 +248,7 @@ async def test_run_now_whose_reply_is_lost_makes_one_job(
 
         async with anyio.create_task_group() as tasks:
             await queue.counts()
-            proxy.delay = 0.3  # the job is there before the reply is
+            proxy.delay = 0.8  # the job is there before the reply is
             tasks.start_soon(run_now)
             keys = QueueKeys(queue=queue_name)
             await until(lambda: redis_client.zcard(keys.pending))

@@ -219,7 +219,7 @@ def test_sync_client_waits_for_a_server_and_gives_up(own_server: Server) -> None
         assert not caught.value.sent
         started = time.monotonic()
         answers = client.queue("q").enqueue_many([b""] * 2000)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
         assert len(answers) == 2000
         assert all(isinstance(answer, UnavailableError) and not answer.sent for answer in answers)
 

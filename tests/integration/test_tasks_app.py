@@ -481,7 +481,7 @@ async def test_app_enqueues_nothing_more_after_an_outage(queue_name: str) -> Non
     a = app.task(name="a", queue=f"{queue_name}.a")(lambda n: n)
     b = app.task(name="b", queue=f"{queue_name}.b")(lambda n: n)
     async with app:
-        with anyio.fail_after(5):
+        with anyio.fail_after(10):  # a wait for each call would be longer
             answers = await app.enqueue_many((a, b)[n % 2].call(n) for n in range(20_000))
     assert len(answers) == 20_000
     assert all(isinstance(answer, UnavailableError) and not answer.sent for answer in answers)

@@ -19,6 +19,7 @@ from echomq.errors import AuthenticationError, PermissionDeniedError, ServerErro
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.newjob import NewJob
 from echomq.wire import WireClient, open_wire
+from tests.wire.test_faults import until
 
 pytestmark = pytest.mark.anyio
 
@@ -167,7 +168,7 @@ async def test_exit_fails_callers_that_still_wait(server_url: str) -> None:
 
     async with anyio.create_task_group() as tasks, open_wire(server_url) as client:
         tasks.start_soon(block, client)
-        await anyio.sleep(0.05)
+        await until(lambda: client.statistics.unanswered_bytes)
     assert [error.sent for error in errors if isinstance(error, UnavailableError)] == [True]
     with pytest.raises(RuntimeError, match="closed"):
         await client.command("PING")

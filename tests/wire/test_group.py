@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
@@ -43,6 +43,12 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder()
     monkeypatch.setattr("echomq.wire.group.assemble", recorder)
     return recorder
+
+
+async def leave_when(condition: Callable[[], object], scope: anyio.CancelScope) -> None:
+    """Cancel a caller when something has become true."""
+    await until(condition)
+    scope.cancel()
 
 
 async def test_items_of_one_moment_ride_together(server_url: str, keys: QueueKeys, recorder: Recorder) -> None:
@@ -91,14 +97,15 @@ async def test_cancelled_caller_takes_its_item_out_of_an_unsent_call(
     async with open_wire(proxy.url) as client:
         enqueue = client.group(keys, "enqueue")
         await enqueue(NewJob())
-        proxy.delay = 0.1
+        proxy.frozen = True
         got: list[Any] = []
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(outcome, enqueue(NewJob()), got)  # on the wire
-            await anyio.sleep(0.02)
+            await until(lambda: client.statistics.unanswered_bytes)
             tasks.start_soon(outcome, enqueue(NewJob()), got)  # waits for it
             with anyio.move_on_after(0.02):
                 await enqueue(NewJob())  # waits too, and leaves
+            proxy.frozen = False
         assert len(got) == 2
         assert redis_client.zcard(keys.pending) == 3
 
@@ -110,11 +117,14 @@ async def test_cancelled_caller_of_a_sent_item_drops_its_verdict(
     async with open_wire(proxy.url) as client:
         enqueue = client.group(keys, "enqueue")
         await enqueue(NewJob())
-        proxy.delay = 0.1
+        proxy.frozen = True
         got: list[Any] = []
-        enqueue.submit(NewJob(dedup="a"), got.append)
-        with anyio.move_on_after(0.03):
-            await enqueue(NewJob())
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope() as scope:
+                tasks.start_soon(leave_when, lambda: client.statistics.unanswered_bytes, scope)
+                enqueue.submit(NewJob(dedup="a"), got.append)
+                await enqueue(NewJob())
+        proxy.frozen = False
         await until(lambda: got)
         assert [verdict.code for verdict in got] == ["admitted"]
         assert redis_client.zcard(keys.pending) == 3
@@ -129,10 +139,11 @@ async def test_call_with_one_caller_left_is_sent_again_byte_for_byte(
         await enqueue(NewJob())
         proxy.dropping_replies = True
         got: list[Any] = []
-        enqueue.submit(NewJob(), got.append)
-        with anyio.move_on_after(0.1):
-            await enqueue(NewJob())
-        await until(lambda: redis_client.zcard(keys.pending) == 3)
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope() as scope:
+                tasks.start_soon(leave_when, lambda: redis_client.zcard(keys.pending) == 3, scope)
+                enqueue.submit(NewJob(), got.append)
+                await enqueue(NewJob())
         proxy.dropping_replies = False
         proxy.cut()
         await until(lambda: got)
@@ -255,7 +266,7 @@ async def test_many_stops_sending_when_the_server_is_away(proxy: FaultProxy, key
         await enqueue(NewJob())
         proxy.refusing = True
         proxy.cut()
-        with anyio.fail_after(5):
+        with anyio.fail_after(10):  # a wait for each call would be twice as long
             outcomes = await enqueue.many(NewJob() for _ in range(20_000))
         assert len(outcomes) == 20_000
         assert all(isinstance(error, UnavailableError) for error in outcomes)

@@ -51,7 +51,7 @@ async def test_ring_is_told_before_the_waiter_wakes_and_only_while_it_waits(
         assert await bell.wait([keys.wake], 0.05, on_ring=heard.append) is None
         redis_client.rpush(keys.wake, "1")
         await until(lambda: redis_client.llen(keys.wake) == 0)
-        await anyio.sleep(0.2)  # read, too
+        await until(lambda: bell._block is not None and bell._block.over)  # read, too
         assert await bell.wait([keys.wake], 10, on_ring=heard.append) == keys.wake
         assert heard == [keys.wake]
 
@@ -96,7 +96,11 @@ async def test_blpop_is_sent_again_when_it_ends(
     monkeypatch.setattr(park, "BLOCK", 0.05)
     async with open_wire(server_url) as client, client.open_park() as bell:
         assert await bell.wait([keys.wake], 0.5) is None
-        assert client.statistics.sent >= 2
+        async with anyio.create_task_group() as tasks:
+            before = client.statistics.sent
+            tasks.start_soon(bell.wait, [keys.wake], 10)
+            await until(lambda: client.statistics.sent >= before + 2)
+            tasks.cancel_scope.cancel()
         assert await bell.wait([keys.wake], 0) is None
 
 

@@ -52,6 +52,20 @@ async def sleeper(job: Job, seconds: float) -> int:
     return job.attempt
 
 
+@app.task(queue=QUEUE, result_ttl=60)
+async def gated(job: Job) -> int:
+    """The same, until the test's word (`let_go`)."""
+    tell(f"began {job.id} {job.attempt}")
+    try:
+        while not _client.exists(f"go:{QUEUE}"):  # noqa: ASYNC110 - the test is in another process
+            await anyio.sleep(0.01)
+    except BaseException:
+        tell(f"stopped {job.id} {job.cancel_reason}")
+        raise
+    tell(f"ended {job.id} {job.attempt}")
+    return job.attempt
+
+
 @app.task(queue=QUEUE)
 async def stubborn(job: Job, seconds: float) -> None:
     """Shield itself."""

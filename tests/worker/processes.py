@@ -101,6 +101,11 @@ def told(client: redis.Redis, queue: str) -> list[str]:
     return [line.decode() for line in found]
 
 
+def let_go(client: redis.Redis, queue: str) -> None:
+    """Say the word for which the `gated` handlers wait."""
+    client.set(f"go:{queue}", "1", ex=600)
+
+
 @contextmanager
 def worker_process(url: str, queue: str, *options: str, **given: Any) -> Iterator[WorkerProcess]:
     """Run a worker process for the length of the block."""

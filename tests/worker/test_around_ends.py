@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import anyio
@@ -186,11 +185,20 @@ async def test_around_handling_does_not_count_the_wait_for_a_thread(app: App, qu
     async def around(job: Job, call: HandlerCall) -> Any:
         return await call()
 
-    @app.task(queue=queue_name, timeout=0.4, result_ttl=60, max_attempts=1)
-    def handle() -> str:
-        time.sleep(0.25)
+    began, go = threading.Event(), threading.Event()
+
+    @app.task(queue=queue_name, timeout=1.0, result_ttl=60, max_attempts=1)
+    def handle(waits: bool) -> str:
+        began.set()
+        if waits:
+            go.wait(20)
         return "done"
 
-    async with app, running(app, threads=1):
-        handles = [await handle.enqueue() for _ in range(3)]
-        assert [await each.result(timeout=10) for each in handles] == ["done"] * 3
+    async with app, running(app, threads=1) as worker:
+        first = await handle.options(timeout=600).enqueue(True)
+        await until(began.is_set)
+        others = [await handle.enqueue(False) for _ in range(2)]
+        await until(lambda: worker.statistics().running == 3)
+        await anyio.sleep(1.2)  # longer than they may run
+        go.set()
+        assert [await each.result(timeout=10) for each in (first, *others)] == ["done"] * 3

@@ -33,6 +33,7 @@ async def test_cancel_by_channel_ends_the_handler_and_the_job(app: App, queue_na
     async with app, running(app, lease=600.0, concurrency=1) as worker:
         job = await handle.enqueue()
         await began.wait()
+        await until(lambda: peek.client.pubsub_numsub(peek.keys.cancel_channel)[0][1])
         assert await job.cancel(reason="not needed any more") == "asked"
         with pytest.raises(JobCancelledError, match="not needed any more"):
             await job.result(timeout=10)
@@ -50,7 +51,7 @@ async def test_cancel_comes_by_heartbeat_when_the_channel_is_deaf(app: App, queu
         began.set()
         await anyio.sleep_forever()
 
-    async with app, running(app, lease=0.6) as worker:
+    async with app, running(app, lease=2.0) as worker:
         job = await handle.enqueue()
         await began.wait()
         peek.client.hset(peek.keys.job(job.id), "cancel", "quietly")
@@ -121,6 +122,7 @@ async def test_cancel_of_another_attempt_is_ignored(app: App, queue_name: str, p
     async with app, running(app):
         job = await handle.enqueue()
         await began.wait()
+        await until(lambda: peek.client.pubsub_numsub(peek.keys.cancel_channel)[0][1])
         for message in (
             f"{job.id} 2 x",
             f"{job.id} 0 x",
@@ -182,7 +184,7 @@ async def test_cancelled_job_never_becomes_ready_again(app: App, queue_name: str
     assert peek.empty()
 
 
-async def test_cancel_works_for_every_queue_of_a_worker(app: App, queue_name: str) -> None:
+async def test_cancel_works_for_every_queue_of_a_worker(app: App, queue_name: str, peek: Peek) -> None:
     """One subscription follows all of them."""
     began: list[str] = []
 
@@ -198,6 +200,8 @@ async def test_cancel_works_for_every_queue_of_a_worker(app: App, queue_name: st
     async with app, running(app, lease=600.0):
         jobs = [await task.enqueue() for task in tasks]
         await until(lambda: len(began) == 3)
+        channels = [app.queue(task.queue).keys.cancel_channel for task in tasks]
+        await until(lambda: [count for _, count in peek.client.pubsub_numsub(*channels)] == [1] * 3)
         for job in jobs:
             await job.cancel(reason="all")
             with pytest.raises(JobCancelledError):

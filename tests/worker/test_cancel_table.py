@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +154,7 @@ async def test_process_that_ignores_its_cancel_is_killed_and_replaced(
             with pytest.raises(ProcessLookupError):
                 os.kill(victim, 0)
             assert await (await pid.options(dedup="key").enqueue()).result(timeout=10) != victim
-            assert worker.statistics().counters.cancelled == 1
+            await until(lambda: worker.statistics().counters.cancelled == 1)
     (line,) = [line for line in logs if line["event"] == "process_killed"]
     assert (line["job"], line["task"], line["reason"], line["pid"]) == (job.id, "ignore", "cancelled", victim)
     assert not [line for line in logs if line["event"] == "handler_will_not_end"]
@@ -170,9 +169,7 @@ async def test_job_of_a_process_that_is_slow_to_die_is_held_until_it_is_dead(
     killed: list[int] = []
 
     def kill(child: Child) -> None:
-        if not killed:
-            killed.append(child.process.pid)
-            threading.Timer(0.5, os.kill, (child.process.pid, signal.SIGKILL)).start()
+        killed.append(child.process.pid)
 
     monkeypatch.setattr(Child, "kill", kill)
     with capture_logs() as logs:
@@ -181,10 +178,11 @@ async def test_job_of_a_process_that_is_slow_to_die_is_held_until_it_is_dead(
             await until(lambda: lines(told))
             (victim,) = worker._processes.pids
             await job.cancel()
-            await until(lambda: [line for line in logs if line["event"] == "process_killed"])
+            await until(lambda: killed and [line for line in logs if line["event"] == "process_killed"])
             await anyio.sleep(0.1)
             os.kill(victim, 0)
             assert list(peek.active()) == [job.id]
+            os.kill(victim, signal.SIGKILL)
             with pytest.raises(JobCancelledError):
                 await job.result(timeout=10)
             with pytest.raises(ProcessLookupError):

@@ -16,7 +16,7 @@ from echomq.protocol.newjob import NewJob
 from echomq.transitions import Call
 from echomq.worker import __main__ as command
 from tests.worker import jobs_app
-from tests.worker.processes import ROOT, wait_until, worker_process
+from tests.worker.processes import ROOT, let_go, wait_until, worker_process
 from tests.worker.support import Peek
 
 QUICK = ("--lease", "5", "--grace", "0.3", "--cleanup", "0.5")
@@ -91,14 +91,14 @@ def test_command_runs_until_the_queue_is_empty(server_url: str, queue_name: str,
     """`--burst` ends with code 0; every line of the JSON log is an object that names worker, queue, job and attempt."""
     jobs = [put(peek, "quick") for _ in range(3)]
     failing = put(peek, "failing", max_attempts=1)
-    put(peek, "blocker", 1.2)
+    put(peek, "blocker", 2.2)
     with worker_process(server_url, queue_name, "--burst", "--name", "me", *QUICK) as worker:
         assert worker.wait() == 0
         assert sorted(worker.told()) == sorted(f"ran {job} 1" for job in jobs)
         lines = worker.log()
     assert {line["worker"] for line in lines} == {"me"}
-    (blocked,) = [line for line in lines if line["event"] == "event_loop_blocked"]
-    assert "in blocker" in blocked["stack"]
+    # Once for whoever blocks; a machine that stands still may block it, too.
+    assert ["in blocker" in line["stack"] for line in lines if line["event"] == "event_loop_blocked"].count(True) == 1
     (failed,) = [line for line in lines if line["event"] == "job_failed"]
     assert (failed["queue"], failed["job"], failed["task"], failed["attempt"]) == (queue_name, failing, "failing", 1)
     (dead,) = [line for line in lines if line["event"] == "job_dead"]
@@ -123,11 +123,13 @@ def test_command_brings_its_own_server(queue_name: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_lets_handlers_end(server_url: str, queue_name: str, peek: Peek, number: signal.Signals) -> None:
     """Within grace a handler ends by itself; no more is claimed; code 0."""
-    job = put(peek, "sleeper", 0.5)
-    with worker_process(server_url, queue_name, "--grace", "10", "--concurrency", "1") as worker:
+    job = put(peek, "gated")
+    with worker_process(server_url, queue_name, "--grace", "30", "--concurrency", "1") as worker:
         worker.wait_told(f"began {job}")
         late = put(peek, "quick")
         worker.signal(number)
+        worker.wait_for("worker_stopping")
+        let_go(peek.client, queue_name)
         assert worker.wait() == 0
         assert worker.told()[-1] == f"ended {job} 1"
     assert peek.state(late) == "pending"

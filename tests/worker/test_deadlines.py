@@ -117,7 +117,7 @@ async def test_heartbeat_renews_again_and_again() -> None:
 async def test_heartbeat_of_a_short_job_sends_nothing() -> None:
     """The first renewal is due at a third of the lease."""
     timers, lease = Timers(), make_lease()
-    heartbeat = Heartbeat(WorkerOptions(lease=3.0), timers)
+    heartbeat = Heartbeat(WorkerOptions(lease=30.0), timers)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(timers.run)
         heartbeat.watch(lease, anyio.current_time())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker.processes import ROOT, wait_until, worker_process
+from tests.worker.processes import ROOT, told, wait_until, worker_process
 from tests.worker.support import Peek
 from tests.worker.test_command import QUICK, put
 
@@ -95,7 +95,8 @@ def test_log_that_cannot_be_written_costs_neither_grace_nor_verdicts(
     worker = _start(server_url, queue_name, stdout=subprocess.DEVNULL, stderr=log)
     os.close(log)
     try:
-        wait_until(lambda: peek.state(failing) == "dead" and peek.state(sleeper) == "active")
+        wait_until(lambda: peek.state(failing) == "dead")
+        wait_until(lambda: [line for line in told(peek.client, queue_name) if f"began {sleeper}" in line])
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(20) == 0
     finally:

@@ -26,7 +26,7 @@ from echomq.worker.health import Answer, Health, answer
 from echomq.worker.run import Worker
 from echomq.worker.statistics import Counters, WorkerStatistics
 from tests.leftovers import sockets
-from tests.worker.processes import worker_process
+from tests.worker.processes import let_go, worker_process
 from tests.worker.support import QUICK, TRIO, Peek, proxied, running, until
 from tests.worker.test_command import put
 
@@ -61,9 +61,12 @@ async def get(port: int, path: str, method: str = "GET") -> tuple[int, bytes]:
 
 @asynccontextmanager
 async def probed(app: App, **options: Any) -> AsyncIterator[tuple[Worker, int]]:
-    """Run a worker that answers probes; answers the worker and the port."""
+    """Run a worker that answers probes; answers the worker and the port.
+
+    With a margin that leaves a loop some seconds before it is late: a busy machine's pauses are not what is probed.
+    """
     with capture_logs() as logs:
-        async with running(app, health_port=0, **options) as worker:
+        async with running(app, **{"health_port": 0, "lease": 60.0, "margin": 10.0, **options}) as worker:
             await until(lambda: [line for line in logs if line["event"] == "health_listening"])
             (line,) = [line for line in logs if line["event"] == "health_listening"]
             yield worker, line["port"]
@@ -317,8 +320,9 @@ async def test_health_port_is_a_port(app: App, task: Any, port: Any) -> None:
 
 def test_health_of_the_command(server_url: str, queue_name: str, peek: Peek) -> None:
     """`--health-port 0` logs the port; from SIGTERM on the process is alive and not ready, until it is gone."""
-    job = put(peek, "sleeper", 2.0)
-    with worker_process(server_url, queue_name, "--grace", "10", "--health-port", "0") as worker:
+    job = put(peek, "gated")
+    options = ("--grace", "30", "--lease", "100", "--health-port", "0")
+    with worker_process(server_url, queue_name, *options) as worker:
         port = worker.wait_for("health_listening")["port"]
         worker.wait_told(f"began {job}")
 
@@ -334,6 +338,7 @@ def test_health_of_the_command(server_url: str, queue_name: str, peek: Peek) -> 
         worker.signal(signal.SIGTERM)
         worker.wait_for("worker_stopping")
         assert [status("/live"), status("/ready")] == [200, 503]
+        let_go(peek.client, queue_name)
         assert worker.wait() == 0
         with pytest.raises(urllib.error.URLError):
             status("/live")

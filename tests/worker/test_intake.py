@@ -134,7 +134,8 @@ async def test_stop_waits_for_a_claim_on_its_way(
         app = App(proxy.url)
 
         @app.task(queue=queue_name)
-        async def handle() -> None: ...
+        async def handle() -> None:
+            await anyio.sleep_forever()  # if the claim's reply comes first: then it is given back, too
 
         async with app, running(app, cleanup=10.0) as worker:
             proxy.delay = 0.3

@@ -112,7 +112,7 @@ async def test_worker_works_under_a_log_that_raises(app: App, queue_name: str, p
         await anyio.sleep_forever()
 
     async with app:
-        async with running(app) as worker:
+        async with running(app):
             failed = await failing.enqueue()
             await broken_backoff.enqueue()
             await app.queue(queue_name).enqueue(b"no call", task="good")
@@ -122,7 +122,7 @@ async def test_worker_works_under_a_log_that_raises(app: App, queue_name: str, p
             await good.enqueue()
             await until(lambda: done)
             held = await endless.enqueue()
-            await until(lambda: worker.statistics().running)
+            await until(lambda: peek.state(held.id) == "active")
         record = peek.record(held.id)
     assert (peek.state(held.id), record.failures, record.stalls) == ("pending", 0, 0)
 

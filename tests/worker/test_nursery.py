@@ -345,7 +345,7 @@ async def test_body_that_raises_suspends_nothing(app: App, queue_name: str, peek
         try:
             async with job.nursery() as children:
                 one = children.enqueue(child.call(1), name="one")
-                await until(lambda: play.ran)
+                await until(lambda: peek.count("completed") == 1)
                 _ = {2: "the second"}[job.attempt]
         except Exception as error:
             play.reasons.append(type(error).__name__)
@@ -502,6 +502,7 @@ async def test_nursery_within_a_shield_says_so(app: App, queue_name: str, peek: 
 
 async def test_parent_may_be_cancelled_while_it_waits(app: App, queue_name: str, peek: Peek) -> None:
     """A person's word ends it, and what is below it; the child that runs hears that its parent is over."""
+    begun = anyio.Event()
     ended: list[str | None] = []
 
     @app.task(queue=queue_name, result_ttl=60)
@@ -511,14 +512,15 @@ async def test_parent_may_be_cancelled_while_it_waits(app: App, queue_name: str,
 
     @app.task(queue=queue_name)
     async def child(job: Job) -> None:
+        begun.set()
         try:
             await anyio.sleep_forever()
         finally:
             ended.append(job.cancel_reason)
 
-    async with app, running(app) as worker:
+    async with app, running(app):
         handle = await parent.enqueue()
-        await until(lambda: peek.state(handle.id) == "waiting" and worker.statistics().running == 1)
+        await until(lambda: peek.state(handle.id) == "waiting" and begun.is_set())
         await handle.cancel(reason="not needed")
         with pytest.raises(JobCancelledError, match="not needed"):
             await handle.result(timeout=10)

@@ -149,6 +149,7 @@ async def test_suspension_outlives_an_outage(server_url: str, queue_name: str, p
         async with app, running(app, lease=600.0) as worker:
             handle = await parent.enqueue()
             await suspending.wait()
+            await until(lambda: worker.statistics().unsettled >= 1)
             await anyio.sleep(0.3)
             assert worker.statistics().unsettled >= 1
             proxy.cut()

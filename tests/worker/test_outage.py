@@ -44,14 +44,14 @@ async def test_server_restart_costs_nothing(own_server: Server, queue_name: str,
     async with app, running(app, lease=30.0) as worker:
         job = await handle.enqueue(True)
         await until(lambda: ran)
-        assert worker.statistics().ready
+        await until(lambda: worker.statistics().ready)
         await anyio.to_thread.run_sync(own_server.stop if how == "restart" else own_server.kill)
         await until(lambda: not worker.statistics().ready, 3)  # at once, not when calls are given up
         gate.set()
         await until(lambda: worker.statistics().unsettled == 1)
         assert not worker.statistics().ready
         await anyio.to_thread.run_sync(own_server.start)
-        with anyio.fail_after(5):  # consuming again, and the verdict delivered
+        with anyio.fail_after(10):  # consuming again, and the verdict delivered
             assert await job.result() == 1
             assert await (await handle.enqueue(False)).result() == 1
         await until(lambda: worker.statistics().ready)
@@ -121,7 +121,7 @@ async def test_script_flush_in_mid_run_is_not_noticed(app: App, queue_name: str,
         ran.append((job.id, job.attempt))
         await anyio.sleep(seconds)
 
-    async with app, running(app, lease=0.9, concurrency=20) as worker:
+    async with app, running(app, lease=3.0, concurrency=20) as worker:
         for n in range(60):
             await handle.enqueue(0.02 * (n % 10) if n else 1.2)
             if n % 3 == 0:

@@ -186,7 +186,7 @@ async def test_codec_that_raises_anything_fails_its_own_job(
         await until(lambda: peek.state(noted.id) == peek.state(result.id) == "dead")
         good = await handle.enqueue("good")
         assert await good.result(timeout=10) == "good"
-        assert not worker.statistics().running
+        await until(lambda: not worker.statistics().running)
     assert peek.record(unread.id).row[b"unfit_since"]
 
 

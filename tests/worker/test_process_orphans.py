@@ -75,8 +75,8 @@ def test_process_of_a_stopped_worker_ends_with_its_lease(server_url: str, queue_
 
 def test_process_of_a_renewed_lease_goes_on(server_url: str, queue_name: str, peek: Peek) -> None:
     """It hears of each renewal, and runs for longer than one lease."""
-    with worker_process(server_url, queue_name, "--lease", "0.9", *OPTIONS) as worker:
-        job = put(peek, "in_process", 2.2)
+    with worker_process(server_url, queue_name, "--lease", "2", *OPTIONS) as worker:
+        job = put(peek, "in_process", 2.5)
         wait_child(peek, worker, f"ended {job} 1")
         wait_until(lambda: peek.count("completed") == 1)
 

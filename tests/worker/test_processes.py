@@ -126,10 +126,10 @@ async def test_backoff_sees_the_error_of_a_process(app: App, queue_name: str) ->
         return 600
 
     fail = declare(app, queue_name, process_jobs.fail, backoff=policy)
-    async with app, running(app, **ONE) as worker:
-        for how in ("deep", "odd", "local"):
-            await fail.enqueue(how)
-        with capture_logs() as logs:
+    with capture_logs() as logs:
+        async with app, running(app, **ONE) as worker:
+            for how in ("deep", "odd", "local"):
+                await fail.enqueue(how)
             await until(lambda: worker.statistics().counters.failed == 3)
     assert sorted(seen) == [
         "LookupError('deep')", "OddError('1 is not 2')", "RuntimeError('tests.worker.process_jobs.LocalError: 410')",
@@ -200,7 +200,7 @@ async def test_process_whose_lease_is_lost_is_killed_at_once(
     """Whatever time its cleanup has: another attempt may run now, and nothing is written."""
     ignore, told = declare(app, queue_name, process_jobs.ignore), tmp_path / "told"
     with capture_logs() as logs:
-        async with app, running(app, processes=1, lease=1.2, cleanup=60.0) as worker:
+        async with app, running(app, processes=1, lease=3.0, cleanup=60.0) as worker:
             job = await ignore.enqueue(str(told))
             await until(told.exists)
             (child,) = worker._processes.pids
@@ -239,7 +239,7 @@ async def test_process_whose_lease_cannot_be_renewed_is_dead_by_its_deadline(
     """Cancelled, in its cleanup, and no renewal gets through: it is dead before the server may lease the job again."""
     ignore, told = declare(app, queue_name, process_jobs.ignore), tmp_path / "told"
     pid = declare(app, queue_name, process_jobs.pid)
-    async with app, running(app, processes=1, lease=1.5, margin=0.5, cleanup=60.0):
+    async with app, running(app, processes=1, lease=3.0, margin=1.2, cleanup=60.0):
         child = await (await pid.enqueue()).result(timeout=20)
         monkeypatch.setattr(Heartbeat, "_renew", lambda *_: None)
         job = await ignore.enqueue(str(told))
@@ -256,8 +256,12 @@ async def test_timeout_counts_from_when_the_slot_is_had(app: App, queue_name: st
     """A job that queues for a process or a thread spends nothing of its time, nor of its lease."""
     decorate: Any = app.task(queue=queue_name, run_in=place, timeout=1.0, result_ttl=60)  # type: ignore[call-overload]
     task = decorate(process_jobs.sleep)
-    async with app, running(app, processes=1, threads=1, lease=1.2) as worker:
-        jobs = [await task.enqueue(0.6) for _ in range(3)]
+    async with app, running(app, processes=1, threads=1, lease=1.9) as worker:
+        await task.enqueue(0.0)  # its process has started
+        await until(lambda: worker.statistics().counters.completed == 1)
+        first = await task.options(timeout=60).enqueue(2.2)
+        await until(lambda: worker.statistics().running == 1)
+        jobs = [first, *[await task.enqueue(0.0) for _ in range(2)]]
         await until(lambda: worker.statistics().running == 3)
         found = [await job.result(timeout=20) for job in jobs]
         assert len(set(found)) == 1
@@ -270,7 +274,7 @@ async def test_process_that_runs_too_long_is_stopped(app: App, queue_name: str, 
     """Told at once, killed after its cleanup, failed as a handler elsewhere."""
     ignore, told = declare(app, queue_name, process_jobs.ignore, max_attempts=1), tmp_path / "told"
     pid = declare(app, queue_name, process_jobs.pid)
-    limit = {"timeout": 0.3} if option == "timeout" else {"deadline": 0.8}
+    limit = {"timeout": 1.0} if option == "timeout" else {"deadline": 1.5}
     async with app, running(app, **ONE, cleanup=0.1) as worker:
         await (await pid.enqueue()).result(timeout=20)
         job = await ignore.options(**limit).enqueue(str(told))
@@ -380,5 +384,5 @@ async def test_thread_that_a_function_leaves_in_its_process_has_no_job(
         await (await leave.enqueue(str(told))).result(timeout=20)
         assert [await (await pid.enqueue()).result(timeout=10)] == worker._processes.pids
         told.with_name("told.go").touch()
-        await until(told.exists)
+        await until(lambda: told.exists() and told.read_text())
     assert told.read_text() == "LeaseLostError True lease_lost\n"

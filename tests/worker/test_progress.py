@@ -113,6 +113,7 @@ async def test_progress_leaves_at_a_rate_and_the_latest_wins(monkeypatch: pytest
             await progress(done, 1000, None)
             if done < 40:
                 await anyio.sleep(0.01)
+        monkeypatch.setattr(notes, "EVERY", 1.0)  # from the next one on: there is time for what follows it at once
         await until(lambda: calls.sent[-1][1] == 49)
         await progress(50, 1000, None)
         await progress(1000, 1000, None)
@@ -125,8 +126,8 @@ async def test_progress_leaves_at_a_rate_and_the_latest_wins(monkeypatch: pytest
     assert (sent[0], sent[-3:]) == (0, [49, 1000, 7])
     assert sorted(sent[:-1]) == sent[:-1]
     assert 50 not in sent
-    assert len(sent) <= 8
     moments = [at for at, done in calls.sent if done != 1000]
+    assert len(sent) <= max(8, (moments[-2] - moments[0]) / 0.2 + 4)  # more where a busy machine took longer
     assert min(late - early for early, late in itertools.pairwise(moments)) >= 0.19
 
 

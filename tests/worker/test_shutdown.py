@@ -83,12 +83,12 @@ async def test_handler_that_shields_itself_is_renewed_and_named(app: App, queue_
     @app.task(queue=queue_name)
     async def handle(job: Job) -> None:
         with anyio.CancelScope(shield=True):
-            for _ in range(13):
+            for _ in range(25):
                 await anyio.sleep(0.1)
                 leases.append(peek.active()[job.id] - peek.now())
 
     with capture_logs() as logs:
-        async with app, running(app, lease=0.6, grace=0.0, cleanup=0.1) as worker:
+        async with app, running(app, lease=2.2, grace=0.0, cleanup=0.1) as worker:
             await handle.enqueue()
             await until(lambda: worker.statistics().running)
     assert min(leases) > 0
@@ -102,19 +102,21 @@ async def test_handler_that_shields_itself_is_renewed_and_named(app: App, queue_
 async def test_handler_in_a_thread_is_renewed_and_named(app: App, queue_name: str, peek: Peek) -> None:
     """The same for a thread: nothing interrupts it, its slot and lease are its own until it returns."""
     leases: list[float] = []
+    began = threading.Event()
     before = threading.active_count()
 
     @app.task(queue=queue_name)
     def handle() -> None:
-        for _ in range(13):
+        began.set()
+        for _ in range(25):
             time.sleep(0.1)
             leases.extend(score - peek.now() for score in peek.active().values())
 
     with capture_logs() as logs:
-        async with app, running(app, lease=0.6, grace=0.0, cleanup=0.1) as worker:
+        async with app, running(app, lease=2.2, grace=0.0, cleanup=0.1):
             await handle.enqueue()
-            await until(lambda: worker.statistics().running)
-    assert len(leases) == 13
+            await until(began.is_set)
+    assert len(leases) == 25
     assert min(leases) > 0
     (line,) = [line for line in logs if line["event"] == "handler_will_not_end"]
     assert "time.sleep(0.1)" in line["stack"]
@@ -227,10 +229,9 @@ async def test_claim_that_returns_while_stopping_is_given_back(server_url: str, 
         async def handle() -> None:
             ran.append(1)
 
-        async with app, running(app, lease=60.0, cleanup=5.0) as worker:
-            proxy.delay = 0.3
-            async with App(server_url) as direct:
-                job = await direct.queue(queue_name).enqueue(b"{}", task="handle")
+        async with app, running(app, lease=60.0, cleanup=5.0) as worker, App(server_url) as direct:
+            proxy.delay = 0.8
+            job = await direct.queue(queue_name).enqueue(b"{}", task="handle")
             await until(lambda: peek.state(job.id) == "active")
             worker.stop()
             proxy.delay = 0.0

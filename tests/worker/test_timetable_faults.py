@@ -37,10 +37,11 @@ async def test_full_queue_keeps_the_slot_and_is_not_asked_in_a_loop(
         async with running(scene.app):
             await until(lambda: len(calls) >= 3)
             assert scene.stands("t") == slot
+            began = anyio.current_time()
             for _ in range(200):  # as many claims as a busy worker makes in a second
                 scene.peek.client.lpush(scene.peek.keys.wake, "1")
                 await anyio.sleep(0.005)
-            assert len(calls) < 12
+            assert len(calls) < 12 * max(1.0, anyio.current_time() - began)
             assert scene.made() == []
             await scene.queue.resume()
             await until(lambda: scene.ran)
@@ -99,10 +100,11 @@ async def test_schedule_that_cannot_be_fired_keeps_no_other_back(
             await scene.queue.schedules.remove("good")
             await anyio.sleep(0.2)
             reads.clear()
+            began = anyio.current_time()
             for _ in range(100):
                 client.lpush(keys.wake, "1")
                 await anyio.sleep(0.005)
-            assert len(reads) < 40
+            assert len(reads) < 40 * max(1.0, anyio.current_time() - began)
     assert {name for name, _ in scene.made()} == {"good"}
     if damage != "no-ends":  # of which the server has tried to make a job, for its latest slot
         assert client.dump(row) == before
