@@ -166,20 +166,29 @@ def _local(one: Planned) -> LocalNode:
 
 def _foreign(one: Planned, nodes: list[Node]) -> ForeignNode:
     assert one.parent is not None and one.branch is not None  # noqa: S101, PT018 - it begins a segment below another
-    packed = pack_nodes(numbered(nodes))
-    if len(nodes) > MAX_NODES or len(packed) > MAX_CALL_BYTES:
-        raise ValueError(
-            f"what hangs below {one.call.task!r} in queue {one.queue!r} is {len(nodes)} jobs of {len(packed)} bytes, and goes there "
-            f"in one call of {MAX_NODES} jobs and {MAX_CALL_BYTES} bytes at most: let the running job spawn them (job.nursery)"
-        )
     return ForeignNode(
         queue=one.queue,
         id=one.job.id,
-        nodes=packed,
+        nodes=packed(one, nodes),
         parent=one.parent.job.id,
         name=one.branch.name,
         policy=one.branch.policy,
     )
+
+
+def packed(first: Planned, nodes: Sequence[Node]) -> bytes:
+    """Pack the jobs of another queue that come there together.
+
+    Raises:
+        ValueError: They are more than one call. A job alone may be larger, as anywhere.
+    """
+    words = pack_nodes(numbered(nodes))
+    if len(nodes) > MAX_NODES or (len(nodes) > 1 and len(words) > MAX_CALL_BYTES):
+        raise ValueError(
+            f"what hangs below {first.call.task!r} in queue {first.queue!r} is {len(nodes)} jobs of {len(words)} bytes, and goes "
+            f"there in one call of {MAX_NODES} jobs and {MAX_CALL_BYTES} bytes at most: let a running job spawn them (job.nursery)"
+        )
+    return words
 
 
 def numbered(nodes: Sequence[Node]) -> list[Node]:

@@ -115,6 +115,7 @@ class App:
         """What its schedules are signed with; "" when it has no name."""
         self.schedules = AppSchedules(self)
         """The schedules that it declares: `await app.schedules.sync()`."""
+        self.flow_limits = flow_limits
         self.flows = Flows(lambda: self.client, flow_limits)
         """Flows: `await app.flows.add(flow(...))`."""
         self.around_enqueue: Final = AroundEnqueue()

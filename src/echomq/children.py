@@ -81,6 +81,8 @@ class ChildFailure:
     """Why, for people."""
     error: ErrorRecord | None
     """Its last error; None when it had none."""
+    attempts: int
+    """How often it was claimed."""
 
     @classmethod
     def of(cls, child: Child, queue: str) -> ChildFailure:
@@ -98,7 +100,7 @@ class ChildFailure:
             error = ErrorRecord("DecodeError", str(torn))
         return cls(
             name=child.name, id=child.ref.id, queue=child.ref.queue or queue, kind=outcome.kind, reason=outcome.reason,
-            error=error,
+            error=error, attempts=outcome.token,
         )  # fmt: skip
 
     def raised(self) -> EchoMQError:
@@ -109,8 +111,10 @@ class ChildFailure:
             return JobExpiredError(self.id)
         record = self.error if self.kind == "dead" else None
         if record is None:
-            return JobFailedError(self.id, "Discard" if self.kind == "discarded" else self.kind, self.reason)
-        return JobFailedError(self.id, record.type, record.message, record.traceback)
+            return JobFailedError(
+                self.id, "Discard" if self.kind == "discarded" else self.kind, self.reason, "", self.attempts
+            )
+        return JobFailedError(self.id, record.type, record.message, record.traceback, self.attempts)
 
 
 def read_result(child: Child, read: Callable[[bytes], T]) -> T:
@@ -157,7 +161,7 @@ class SpawnedChild(Generic[R_co]):
     @property
     def queue(self) -> str:
         """Its queue."""
-        return self._call.queue
+        return self._call.queue if self._found is None else self._found.ref.queue or self._queue
 
     def settle(self, found: Child) -> None:
         """Take what was read of it."""
@@ -226,17 +230,17 @@ class Nursery(Protocol):
             node: A task's call; or a flow or a chain, whose parent or last link is the child. What hangs below it in one queue
                 goes in one call.
             name: Its name among the job's children; None: "0", "1", ... by a count over all nurseries of the job. A name
-                that an earlier attempt has used *is* that child, and nothing is enqueued: so the order of those without a
-                name must be the same at each attempt.
+                that an earlier attempt has used *is* that child, whatever is enqueued by it now: so the order of those without
+                a name must be the same at each attempt.
             on_failure: `fail_parent`: the job is buried when this child fails. `ignore`: it is told, `c.failure`.
                 `run_parent`: the same, and the job goes on at once, without waiting for the others. None: as the nursery
                 says.
             detached: Whether nobody waits for it, and nothing of it is told.
 
         Raises:
-            TypeError: It is no call, flow or chain.
-            ValueError: The name was used before in this attempt, a call has a dedup mode, or the flow would be too deep or
-                too large.
+            TypeError: It is no call, flow or chain; or `detached` is no bool.
+            ValueError: The name was used before in this attempt, or is another than the child's own; a call has a dedup mode;
+                a detached child has a policy; or the flow would be too deep or too large (`flow_limits`).
             RuntimeError: The block is over.
         """
 

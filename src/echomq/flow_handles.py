@@ -14,7 +14,8 @@ from echomq._items import check_progress
 from echomq._walks import drive
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.flow_tree import FlowTree, TreeLimits, tree_walk
-from echomq.flows import DEFAULT_LIMITS, Chain, Child, Flow, FlowLimits, Group, Node, trees_of
+from echomq.flows import DEFAULT_LIMITS, Chain, Child, Flow, FlowLimits, Group, Node, several, trees_of
+from echomq.protocol._convert import shown
 from echomq.protocol.ids import check_id
 from echomq.protocol.times import to_wait
 from echomq.results import JobHandle
@@ -189,7 +190,7 @@ class Flows:
         Cancellation: a checkpoint; some may have been added.
         """
         check_progress(progress)
-        every = [prepared_of(node, self._limits) for node in flows]
+        every = [prepared_of(node, self._limits) for node in several(flows, "flows")]
         answers: list[Any] = []
         broken: UnavailableError | None = None
         for made in every:
@@ -244,7 +245,10 @@ def named(job: Any, queue: str | None) -> tuple[str, str]:
         if queue is None:
             raise TypeError(f"the queue of {job!r} is wanted, too")
         return check_id(job), queue
-    return job.id, job.queue
+    id, name = getattr(job, "id", None), getattr(job, "queue", None)
+    if not (isinstance(id, str) and isinstance(name, str)):
+        raise TypeError(f"a job is named by its handle, or by its id and its queue, not by {shown(job)}")
+    return id, name
 
 
 def prepared_of(node: Node, limits: FlowLimits) -> Prepared | list[Prepared]:

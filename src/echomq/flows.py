@@ -160,7 +160,7 @@ def flow(parent: JobCall[Any], children: Iterable[Node] | Mapping[str, Node]) ->
     if isinstance(children, Mapping):
         named: Sequence[Node] = [_named(node, name) for name, node in children.items()]
     else:
-        named = _several(children, "a flow's children")
+        named = several(children, "a flow's children")
     made = Flow(parent, tuple(named))
     _names(parent, [one for node in made.children for one in _ones(node)])
     return made
@@ -203,7 +203,7 @@ def group(members: Iterable[Node]) -> Group:
     Raises:
         TypeError, ValueError: A value does not fit, or there is none.
     """
-    nodes = tuple(_several(members, "a group's members"))
+    nodes = tuple(several(members, "a group's members"))
     if not nodes:
         raise ValueError("a group has one member at least")
     return Group(tuple(part for node in nodes for part in (node.members if isinstance(node, Group) else (node,))))
@@ -245,7 +245,12 @@ def _named(node: Node, name: str) -> Child:
     return child(node, name=name)
 
 
-def _several(nodes: Any, what: str) -> Sequence[Node]:
+def several(nodes: Any, what: str) -> Sequence[Node]:
+    """Answer nodes that stand for themselves.
+
+    Raises:
+        TypeError: It is one node, or not iterable, or one of them is none.
+    """
     if isinstance(nodes, (JobCall, Flow, Chain, Group, Child, str, bytes)) or not isinstance(nodes, Iterable):
         raise TypeError(f"{what} are several nodes, such as [task.call(...)], not {shown(nodes)}")
     several = list(nodes)

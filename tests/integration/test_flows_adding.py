@@ -291,6 +291,9 @@ async def test_add_many_answers_each(client: Client, queue: Queue) -> None:
         await client.flows.add(group(bad))
     with pytest.raises(TypeError, match="7"):
         await client.flows.add_many([call(second), 7])  # type: ignore[list-item]
+    for wrong in (None, call(second), "text", flow(call(second), [])):
+        with pytest.raises(TypeError, match="flows are several nodes"):
+            await client.flows.add_many(wrong)  # type: ignore[arg-type]
     assert await second.counts() == before
 
 

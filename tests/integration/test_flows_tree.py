@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from echomq import App, Client, FlowTree, JobCall, JobNotFoundError, Queue, TreeLimits, chain, child, flow
+from echomq import App, Client, FlowTree, JobCall, JobNotFoundError, Queue, TreeLimits, chain, child, flow, group
 from echomq._delivery import deliver_walk
 from echomq._walks import drive
 from tests.integration.working import claim_one, complete, fail
@@ -120,5 +120,9 @@ async def test_tree_of_a_job_that_is_not_there(
     await drive(queue, deliver_walk(queue.keys))
     with pytest.raises(TypeError, match="queue of"):
         await client.flows.tree(alone.id)
+    several = await client.flows.add(group([call(queue)]))
+    for wrong in (None, 5, several):
+        with pytest.raises(TypeError, match="named by its handle"):
+            await client.flows.tree(wrong, "a")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="nothing"):
         await client.flows.tree("nothing", queue.name)

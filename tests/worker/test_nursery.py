@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 import attrs
 import pytest
 
-from echomq import App, Batch, JobBatch, chain, flow, group
+from echomq import App, Batch, Fixed, FlowLimits, JobBatch, chain, flow, group
 from echomq import child as named
 from echomq.errors import JobCancelledError, JobFailedError, JobStateError
 from echomq.job import Job, SyncJob
@@ -391,56 +392,76 @@ async def test_handler_that_swallows_its_suspension_has_failed(app: App, queue_n
     assert "1 of the job's children are open" in error.message
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error", "words"),
-    [
-        ("twice", ValueError, "is named 'a' already"),
-        ("no call", TypeError, "is a task's call"),
-        ("several", ValueError, "is several children"),
-        ("large", ValueError, "let the child spawn them itself"),
-        ("name", ValueError, "1 to 128 bytes"),
-        ("no text", ValueError, "a child's name is"),
-        ("policy", ValueError, "on_failure is one of"),
-        ("of all", ValueError, "on_failure is one of"),
-        ("detached", ValueError, "nobody hears"),
-        ("mode", ValueError, "dedup_mode"),
-        ("after", RuntimeError, "block is over"),
-        ("deep", ValueError, "max_depth is 2"),
-    ],
-)
-async def test_nursery_refuses_what_it_cannot_do(
-    app: App, queue_name: str, wrong: str, error: type[Exception], words: str
-) -> None:
+def _twice(children: Any, call: Any) -> None:
+    children.enqueue(call, name="a")
+    children.enqueue(call, name="a")
+
+
+def _many(children: Any, call: Any) -> None:
+    for _ in range(261):
+        children.enqueue(call)
+
+
+REFUSED: dict[str, tuple[type[Exception], str, Callable[[Any, Any, Any], object]]] = {
+    "twice": (ValueError, "is named 'a' already", lambda children, call, _: _twice(children, call)),
+    "no call": (TypeError, "is a task's call", lambda children, _, __: children.enqueue(7)),
+    "several": (ValueError, "is several children", lambda children, call, _: children.enqueue(group([call, call]))),
+    "large": (ValueError, "let the child spawn", lambda children, call, _: children.enqueue(flow(call, [call] * 256))),
+    "large elsewhere": (ValueError, "257 jobs", lambda children, _, far: children.enqueue(flow(far, [far] * 256))),
+    "long elsewhere": (ValueError, "257 jobs", lambda children, _, far: children.enqueue(chain(*[far] * 257))),
+    "many": (ValueError, "the limit is 260 (flow_limits)", lambda children, call, _: _many(children, call)),
+    "long": (
+        ValueError,
+        "limit of 300 (flow_limits)",
+        lambda children, call, _: children.enqueue(chain(*[call] * 301)),
+    ),
+    "name": (ValueError, "1 to 128 bytes", lambda children, call, _: children.enqueue(call, name="x" * 129)),
+    "no text": (ValueError, "a child's name is", lambda children, call, _: children.enqueue(call, name=7)),
+    "named twice": (
+        ValueError,
+        "named twice, 'b' and 'a'",
+        lambda children, call, _: children.enqueue(named(call, name="a"), name="b"),
+    ),
+    "policy": (
+        ValueError,
+        "on_failure is one of",
+        lambda children, call, _: children.enqueue(call, on_failure="detach"),
+    ),
+    "detached": (
+        ValueError,
+        "nobody hears",
+        lambda children, call, _: children.enqueue(call, detached=True, on_failure="ignore"),
+    ),
+    "detached child": (
+        ValueError,
+        "nobody hears",
+        lambda children, call, _: children.enqueue(named(call, on_failure="ignore"), detached=True),
+    ),
+    "yes": (TypeError, "not 'yes'", lambda children, call, _: children.enqueue(call, detached="yes")),
+    "mode": (
+        ValueError,
+        "dedup_mode",
+        lambda children, _, far: children.enqueue(far),
+    ),
+}
+"""What is wrong, how it is told, and how it is done with a nursery, a call here and a call elsewhere."""
+
+
+@pytest.mark.parametrize("wrong", [*REFUSED, "of all", "after", "deep"])
+async def test_nursery_refuses_what_it_cannot_do(server_url: str, queue_name: str, wrong: str) -> None:
     """Each is told where it is made, and nothing is sent."""
     seen: list[BaseException] = []
+    app = App(server_url, flow_limits=FlowLimits(breadth=260, chain=300))
 
     @app.task(queue=queue_name, max_attempts=1)
     async def parent(job: Job) -> None:
         call: Any = child.options(delay=600).call()
         try:
             async with job.nursery(on_failure="never" if wrong == "of all" else "ignore") as children:
-                match wrong:
-                    case "twice":
-                        children.enqueue(call, name="a")
-                        children.enqueue(call, name="a")
-                    case "no call":
-                        children.enqueue(child)  # type: ignore[call-overload]
-                    case "several":
-                        children.enqueue(group([call, call]))  # type: ignore[call-overload]
-                    case "large":
-                        children.enqueue(flow(call, [call] * 256))
-                    case "name":
-                        children.enqueue(call, name="x" * 129)
-                    case "no text":
-                        children.enqueue(call, name=7)  # type: ignore[call-overload]
-                    case "policy":
-                        children.enqueue(call, on_failure="detach")
-                    case "detached":
-                        children.enqueue(call, detached=True, on_failure="ignore")
-                    case "mode":
-                        children.enqueue(child.options(dedup="k", dedup_mode="replace").call())
-                    case "deep":
-                        children.enqueue(parent.call(), detached=True)
+                if wrong in REFUSED:
+                    REFUSED[wrong][2](children, call, far)
+                elif wrong == "deep":
+                    children.enqueue(parent.call(), detached=True)
             if wrong == "after":
                 children.enqueue(call)
         except Exception as given:
@@ -450,11 +471,46 @@ async def test_nursery_refuses_what_it_cannot_do(
     @app.task(queue=queue_name)
     async def child() -> None: ...
 
+    stub = app.task_stub("far", queue=f"{queue_name}-b")
+    far = (stub.options(dedup="k", dedup_mode="replace") if wrong == "mode" else stub).call()
+
     async with app, running(app, max_depth=2):
         await parent.enqueue()
         await until(lambda: seen)
+    others: dict[str, tuple[type[Exception], str]] = {
+        "of all": (ValueError, "on_failure is one of"),
+        "after": (RuntimeError, "block is over"),
+        "deep": (ValueError, "max_depth is 2"),
+    }
+    error, words = others[wrong] if wrong in others else REFUSED[wrong][:2]
     assert isinstance(seen[0], error)
     assert words in str(seen[0])
+
+
+async def test_name_that_was_used_is_that_child_wherever_it_is(app: App, queue_name: str, peek: Peek) -> None:
+    """What the first attempt has enqueued by a name counts: its queue, its attempts, and its end."""
+    seen: list[Any] = []
+
+    @app.task(queue=queue_name)
+    async def parent(job: Job) -> None:
+        async with job.nursery(on_failure="ignore") as children:
+            one = children.enqueue((near if job.attempt == 1 else far).call(), name="x")
+        assert one.failure is not None
+        seen.append((one.queue, one.failure.attempts, str(one.failure.raised())))
+
+    @app.task(queue=queue_name, max_attempts=2, backoff=Fixed(0))
+    async def near() -> None:
+        raise ValueError("v")
+
+    @app.task(queue=f"{queue_name}-b")
+    async def far() -> None: ...
+
+    async with app, running(app):
+        await parent.enqueue()
+        await until(lambda: seen)
+    ((queue, attempts, words),) = seen
+    assert (queue, attempts) == (queue_name, 2)
+    assert "failed after 2 attempts: ValueError: v" in words
 
 
 async def test_nursery_is_for_coroutine_functions(app: App, queue_name: str) -> None:

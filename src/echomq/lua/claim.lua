@@ -187,10 +187,10 @@ if meta[9] and not meta[3] then --!guard slots
   end
 end
 
--- The same with what the outbox holds.
+-- The same with what the outbox holds, and with parents that have waited for long.
 local owes = math.huge
 if FLOWS then --!guard owes
-  owes = tonumber(call('ZRANGE', OUTBOX, 0, 0, 'WITHSCORES')[2]) or math.huge
+  owes = owed_at()
   if owes <= NOW then --!guard owes-now
     reply[3], owes = reply[3] + 2, math.huge
   end

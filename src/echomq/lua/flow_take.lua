@@ -13,12 +13,12 @@
 -- cost: O(log n) an entry
 -- bound: bound, at most 256; 1 MiB
 -- moves:
-local TAKEN, PATIENCE, MOST_PARENTS, MOST_BYTES = 30000, 60000, 16, 1048576
+local TAKEN, MOST_PARENTS, MOST_BYTES = 30000, 16, 1048576
 local bound, cap = whole(ARGV[3], 1, 256), whole(ARGV[4], 1, 86400000)
 if not bound or not cap then return redis.error_reply('EMQKIND flow_take: its bound or cap_ms is out of range') end --!guard argv
 local till = taken_at(NOW + TAKEN)
 if not FLOWS then return { cap, till } end --!guard no-flows
--- News can be lost, when a server forgets its last writes: who has waited for long asks.
+-- Who has waited for long asks.
 local patient = call('ZRANGE', P .. 'waiting', '-inf', NOW - PATIENCE, 'BYSCORE', 'LIMIT', 0, MOST_PARENTS) --!bound patient
 for _, id in ipairs(patient) do
   call('ZADD', P .. 'waiting', NOW, id) --!write patient
@@ -32,7 +32,5 @@ for _, entry in ipairs(call('ZRANGE', OUTBOX, '-inf', NOW, 'BYSCORE', 'LIMIT', 0
   call('ZADD', OUTBOX, till, entry) --!write take
   reply[#reply + 1], reply[#reply + 2] = entry, content
 end
-local head = tonumber(call('ZRANGE', OUTBOX, 0, 0, 'WITHSCORES')[2]) or math.huge
-local waits = tonumber(call('ZRANGE', P .. 'waiting', 0, 0, 'WITHSCORES')[2]) or math.huge
-reply[1] = math.min(cap, math.max(0, math.ceil(math.min(head, waits + PATIENCE) - NOW)))
+reply[1] = math.min(cap, math.max(0, math.ceil(owed_at() - NOW)))
 return reply

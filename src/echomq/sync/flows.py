@@ -13,7 +13,7 @@ from echomq._items import check_progress
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.flow_handles import handles_of, named, prepared_of
 from echomq.flow_tree import FlowTree, TreeLimits, tree_walk
-from echomq.flows import DEFAULT_LIMITS, Flow, FlowLimits, Group, Node
+from echomq.flows import DEFAULT_LIMITS, Flow, FlowLimits, Group, Node, several
 from echomq.protocol.times import to_wait
 from echomq.sync.driving import drive
 from echomq.sync.handles import JobHandle
@@ -120,7 +120,7 @@ class Flows:
     def add_many(self, flows: Iterable[Node], *, progress: Callable[[int], None] | None = None) -> list[Any]:
         """Add any number of flows, one after another. See `echomq.Flows.add_many`."""
         check_progress(progress)
-        every = [prepared_of(node, self._limits) for node in flows]
+        every = [prepared_of(node, self._limits) for node in several(flows, "flows")]
         answers: list[Any] = []
         broken: UnavailableError | None = None
         for made in every:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, final
 
+from echomq.flows import DEFAULT_LIMITS, FlowLimits
 from echomq.protocol.times import to_ms
 from echomq.transitions import claim
 
@@ -30,12 +31,20 @@ class QueueCalls:
     """One queue as a worker sees it."""
 
     def __init__(
-        self, wire: WireClient, keys: QueueKeys, batch: Batch | None = None, *, max_depth: int = MAX_DEPTH
+        self,
+        wire: WireClient,
+        keys: QueueKeys,
+        batch: Batch | None = None,
+        *,
+        max_depth: int = MAX_DEPTH,
+        flow_limits: FlowLimits = DEFAULT_LIMITS,
     ) -> None:
         self.batch = batch
         """How its jobs are gathered; None: they are not."""
         self.max_depth = max_depth
         """How many jobs may be above one that a handler spawns."""
+        self.flow_limits = flow_limits
+        """How large what a handler spawns may be."""
         self.owes: Callable[[], None] = _nothing
         """To be called when something was put into the queue's outbox, for another queue."""
         self.queue = keys.queue

@@ -9,6 +9,7 @@ import anyio
 import anyio.abc
 
 from echomq.app import App
+from echomq.flows import DEFAULT_LIMITS
 from echomq.worker.alerts import Alerts
 from echomq.worker.options import WorkerOptions
 from echomq.worker.raw import RawHandler
@@ -86,12 +87,16 @@ async def run_worker(
             wire, codec = app.client.wire, app.codec
             alerts = Alerts(wire, {keys: told[keys.queue].name for keys in handlers if keys.queue in told})
             beside = (app.schedules.keep_trying, alerts.run)
+            limits = app.flow_limits
         else:
             if handler is None:
                 msg = "a queue needs a handler: run_worker(queue, handler)"
                 raise TypeError(msg)
             wire, codec, around, providers = source.wire, source.codec, (), ()
+            limits = DEFAULT_LIMITS
             handlers = {source.keys: {"": RawHandler(source.name, handler, codec)}}
         wire.check()
-        worker = Worker(wire, handlers, settings, codec=codec, around=around, providers=providers, beside=beside)
+        worker = Worker(
+            wire, handlers, settings, codec=codec, around=around, providers=providers, beside=beside, flow_limits=limits
+        )
         await worker.run(task_status=task_status)

@@ -141,13 +141,17 @@ class Family:
         """Answer a child's name, its own or the next one, which nobody else has in this attempt.
 
         Raises:
-            ValueError: It was used before.
+            ValueError: It was used before, or the job has as many children as `flow_limits` says.
         """
         if name is None:
             name = str(self._count)
             self._count += 1
         if name in self._names:
             msg = f"a child of this attempt is named {name!r} already: names tell children apart, at each attempt"
+            raise ValueError(msg)
+        breadth = self.lease.calls.flow_limits.breadth
+        if len(self._names) >= breadth:
+            msg = f"{len(self._names) + 1} children of one job, and the limit is {breadth} (flow_limits)"
             raise ValueError(msg)
         self._names.add(name)
         return name

@@ -36,6 +36,7 @@ from echomq.errors import (
 )
 from echomq.flows import Child as NamedChild
 from echomq.flows import check_child_name, check_policy
+from echomq.protocol._convert import shown
 from echomq.protocol.failures import leaves_of, members
 from echomq.protocol.kin import Policy
 from echomq.protocol.refusals import COLLISION, STALE
@@ -107,12 +108,16 @@ class LeaseNursery:
             raise RuntimeError(msg)
         policy = self._policy
         if isinstance(node, NamedChild):
+            if None not in (name, node.name) and name != node.name:
+                msg = f"a child is named twice, {name!r} and {node.name!r}"
+                raise ValueError(msg)
             name, policy = node.name if name is None else name, node.policy
         if on_failure is not None:
             policy = check_policy(on_failure)
+        check_detached(detached)
         if detached:
-            if on_failure is not None:
-                msg = f"on_failure={on_failure!r} of a detached child: nobody hears of its failure"
+            if on_failure is not None or (isinstance(node, NamedChild) and policy is not Policy.FAIL_PARENT):
+                msg = f"on_failure={policy.value!r} of a detached child: nobody hears of its failure"
                 raise ValueError(msg)
             policy = Policy.DETACH
         if name is not None:
@@ -249,6 +254,17 @@ class LeaseNursery:
         for child in waited:
             if child.name in found:
                 child.settle(found[child.name])
+
+
+def check_detached(value: Any) -> None:
+    """Check whether a child is detached.
+
+    Raises:
+        TypeError: It is neither True nor False.
+    """
+    if not isinstance(value, bool):
+        msg = f"detached is True or False, not {shown(value)}"
+        raise TypeError(msg)
 
 
 def _heed(child: SpawnedChild[Any], id: str, verdict: Verdict) -> None:

@@ -28,6 +28,7 @@ import structlog
 
 from echomq._logs import get_logger
 from echomq.errors import EchoMQError
+from echomq.flows import DEFAULT_LIMITS, FlowLimits
 from echomq.protocol.failures import holds
 from echomq.worker.batch import BatchRun, ItemScope
 from echomq.worker.burst import Burst
@@ -85,6 +86,7 @@ class Worker:
         beside: Sequence[Callable[[], Awaitable[None]]] = (),
         around: Iterable[Callable[..., Awaitable[Any]]] = (),
         providers: Sequence[Provider] = (),
+        flow_limits: FlowLimits = DEFAULT_LIMITS,
     ) -> None:
         """Make a worker.
 
@@ -96,6 +98,7 @@ class Worker:
             beside: What else runs while it serves.
             around: The middleware, the outermost first; looked at again for each job.
             providers: What is opened for the handlers.
+            flow_limits: How large what handlers spawn may be.
 
         Raises:
             ValueError: There is no queue, or a batch that takes more slots than there are.
@@ -111,7 +114,9 @@ class Worker:
         self._resources = Resources(providers, failed=self._fail)
         self._handlers = {keys.queue: of_queue for keys, of_queue in handlers.items()}
         self._queues = {
-            keys.queue: QueueCalls(wire, keys, find_batch(of_queue, options), max_depth=options.max_depth)
+            keys.queue: QueueCalls(
+                wire, keys, find_batch(of_queue, options), max_depth=options.max_depth, flow_limits=flow_limits
+            )
             for keys, of_queue in handlers.items()
         }
         self._timers = Timers()

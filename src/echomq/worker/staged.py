@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import anyio
 import attrs
 
-from echomq._flow_plan import numbered, plan, segment, size_of
+from echomq._flow_plan import packed, plan, segment, size_of
 from echomq._options import JobOptions
 from echomq.errors import InvalidJobError
 from echomq.flows import Chain, Flow, Group, trees_of
@@ -15,7 +15,7 @@ from echomq.flows import Child as NamedChild
 from echomq.protocol._convert import shown
 from echomq.protocol.ids import mint
 from echomq.tasks import JobCall
-from echomq.transitions import MAX_CALL_BYTES, MAX_NODES, SPAWNER, ForeignNode, pack_nodes
+from echomq.transitions import MAX_CALL_BYTES, MAX_NODES, SPAWNER, ForeignNode
 
 if TYPE_CHECKING:
     from echomq._flow_plan import Planned
@@ -69,7 +69,7 @@ class Staged:
         there = [attrs.evolve(first, parent=parent, name=child.name, policy=child.policy), *others]
         return [
             ForeignNode(
-                queue=child.queue, id=self.planned[0].job.id, nodes=pack_nodes(numbered(there)), parent=SPAWNER,
+                queue=child.queue, id=self.planned[0].job.id, nodes=packed(self.planned[0], there), parent=SPAWNER,
                 name=child.name, policy=child.policy,
             )
         ]  # fmt: skip
@@ -96,7 +96,7 @@ def plan_child(node: Any, lease: Lease) -> list[Planned]:
     if not isinstance(node, (JobCall, Flow, Chain, NamedChild)):
         msg = f"what is enqueued here is a task's call, such as report.call(), or a flow or chain, not {shown(node)}"
         raise TypeError(msg)
-    trees = trees_of(node)
+    trees = trees_of(node, lease.calls.flow_limits)
     if len(trees) != 1:
         msg = f"{node!r} is {len(trees)} children: enqueue them one by one"
         raise ValueError(msg)

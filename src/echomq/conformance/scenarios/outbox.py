@@ -177,6 +177,22 @@ def patient(b: Bench) -> None:
     b.expect("over", f.owed(), [])
 
 
+@scenario("a claim says when a parent's patience ends, whoever has claimed before", 15)
+def patience(b: Bench) -> None:
+    f = Flows(b)
+    it = f.family("0", delay_ms=YEAR_MS)
+    soon = b.worker.claim(1, cap_ms=60_000)
+    b.expect("nothing yet", (soon.owed, 50_000 < soon.next_ms <= 60_000), (False, True))
+    b.rescore("waiting", it.parent, b.clock() - MINUTE + 10_000)
+    near = b.worker.claim(1, cap_ms=60_000)
+    b.expect("when", (near.owed, near.next_ms <= 10_000), (False, True))
+    b.rescore("waiting", it.parent, b.clock() - MINUTE)
+    b.expect("now", b.other.claim(1).owed, True)
+    b.expect("it asks", [entry.name for entry in f.take().entries], [f"reconcile:{it.parent}"])
+    b.expect("not again", b.other.claim(1).owed, False)
+    f.pump()
+
+
 @scenario("a parent whose children have all ended, and that was not told so, is ready when it asks", 15)
 def settled_by_asking(b: Bench) -> None:
     f = Flows(b)

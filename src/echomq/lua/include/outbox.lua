@@ -1,10 +1,18 @@
 -- purpose: the outbox: what this queue has to tell another one, or itself in bounded steps (section 7).
--- defines: OUTBOX, ENTRIES, taken_at, words_of, pack, owe, strike, outcome
+-- defines: OUTBOX, ENTRIES, PATIENCE, taken_at, owed_at, words_of, pack, owe, strike, outcome
 -- An entry that somebody has taken has a score with a fraction, which no other has. It keeps one for as long as it is
 -- there: it may have been handed over, whatever its taker has heard.
 local OUTBOX, ENTRIES = P .. 'outbox', P .. 'outbox:entries'
 local function taken_at(moment)
   return string.format('%.0f.5', moment)
+end
+-- For how long a parent waits before it asks after its children, ms: news can be lost, when a server forgets its last writes.
+local PATIENCE = 60000
+-- When there is something to do: an entry is due, or a parent has waited for long.
+local function owed_at()
+  local head = tonumber(call('ZRANGE', OUTBOX, 0, 0, 'WITHSCORES')[2]) or math.huge
+  local waits = tonumber(call('ZRANGE', P .. 'waiting', 0, 0, 'WITHSCORES')[2]) or math.huge
+  return math.min(head, waits + PATIENCE)
 end
 -- Words as one: each as four bytes of its length and its bytes.
 local function words_of(blob)
