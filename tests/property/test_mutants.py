@@ -157,6 +157,7 @@ def test_mutants_chosen_names_every_verb() -> None:
 
 @pytest.mark.xdist_group("mutants")  # each process plays all scenarios once
 @pytest.mark.mutants
+@pytest.mark.timeout(300)  # the first of a process waits for all scenarios
 @pytest.mark.parametrize(("where", "kind", "name"), sorted(set(CHOSEN.values())))  # several verbs may share one
 def test_mutant_is_caught(where: str, kind: str, name: str, redis_client: redis.Redis) -> None:
     """The line of each verb that would hurt most cannot go unnoticed."""
