@@ -11,7 +11,8 @@ What a program needs stands here; what one rarely needs, in the modules named be
 #   transitions/  the Python half of each script, same names
 #   wire/         the connection: implicit pipelining, group commit, reconnects; knows sockets and the driver
 #   recurrence/   when a recurring schedule has its slots: pure
-#   client queue lanes limits flows schedules results following sweeps morgue repairs tasks app batches verdicts backoff job sync/
+#   client queue lanes limits flows schedules results following finding sweeps clearing morgue repairs waits workers tasks app
+#   batches verdicts backoff job sync/
 #                 what an application calls
 #   worker/       the runtime: intake, leases, heartbeats, settling, shutdown
 #   cli/ demo/    commands
@@ -68,6 +69,7 @@ from echomq.errors import (
     TooManyClientsError,
     UnavailableError,
 )
+from echomq.finding import JobFilters
 from echomq.flow_handles import FlowHandle, Flows, GroupHandle
 from echomq.flow_tree import FlowTree, TreeLimits
 from echomq.flows import Chain, Child, Flow, FlowLimits, Group, chain, child, flow, group
@@ -87,9 +89,12 @@ from echomq.results import JobHandle, Results
 from echomq.schedules import ScheduleInfo
 from echomq.sweeps import CancelReport
 from echomq.tasks import JobCall, Task, TaskCaller
+from echomq.transitions import JobInFull
 from echomq.verdicts import Discard, RateLimited, Retry, Snooze
+from echomq.waits import StateWait, Waits
 from echomq.worker.entry import run_worker
 from echomq.worker.options import WorkerOptions
+from echomq.workers import KnownQueue, RunningJob, WorkerInfo
 
 __all__ = [
     "INJECTED",
@@ -135,10 +140,13 @@ __all__ = [
     "JobCancelledError",
     "JobExpiredError",
     "JobFailedError",
+    "JobFilters",
     "JobHandle",
+    "JobInFull",
     "JobNotFoundError",
     "JobStateError",
     "JsonCodec",
+    "KnownQueue",
     "Lane",
     "LaneInfo",
     "LeaseLostError",
@@ -165,18 +173,22 @@ __all__ = [
     "Results",
     "Retry",
     "RetryAfter",
+    "RunningJob",
     "ScheduleInfo",
     "ScheduleNotFoundError",
     "Sequence",
     "ServerError",
     "Snooze",
     "State",
+    "StateWait",
     "SyncJob",
     "Task",
     "TaskCaller",
     "TooManyClientsError",
     "TreeLimits",
     "UnavailableError",
+    "Waits",
+    "WorkerInfo",
     "WorkerOptions",
     "chain",
     "child",

@@ -10,9 +10,11 @@ from echomq.limits import lane_name
 from echomq.protocol._convert import shown
 from echomq.protocol.ids import check_id
 from echomq.protocol.keys import check_dedup_key
+from echomq.protocol.newjob import MAX_PAYLOAD, MAX_PRIORITY
 from echomq.protocol.refusals import DUPLICATE, REPLACED
 from echomq.protocol.states import State
 from echomq.protocol.times import to_ms, unix_ms
+from echomq.transitions import NewPayload
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -34,7 +36,7 @@ MAX_OFFSET: Final = 10**14 - 1
 CANCEL_STATES: Final = "pending, schedule, waiting or active"
 """Where a job can be cancelled."""
 _IN_LANES: Final = (State.PENDING, State.ACTIVE)
-_BROWSABLE: Final = (State.PENDING, State.ACTIVE, State.SCHEDULE, State.DEAD, State.DONE)
+_BROWSABLE: Final = (State.PENDING, State.ACTIVE, State.SCHEDULE, State.WAITING, State.DEAD, State.DONE)
 
 
 def taken(id: str) -> InvalidJobError:
@@ -97,14 +99,24 @@ def check_page(state: str, offset: int, count: int, lane: str = "") -> str:
     Raises:
         ValueError: Not a state with jobs to browse, a number out of range, not a lane, or lanes have no such state.
     """
-    if state not in _BROWSABLE:
-        raise ValueError(f"a state is one of {', '.join(_BROWSABLE)}, not {shown(state)}")
+    check_state(state)
     lane = lane_name(lane)
     if lane and state not in _IN_LANES:
         raise ValueError(f"a lane has jobs that are {' or '.join(_IN_LANES)}; {state!r} is browsed for the whole queue")
     check_count(count)
     check_offset(offset)
     return lane
+
+
+def check_state(state: str) -> State:
+    """Answer the state of that name.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if state not in _BROWSABLE:
+        raise ValueError(f"a state is one of {', '.join(_BROWSABLE)}, not {shown(state)}")
+    return State(state)
 
 
 def check_offset(offset: int) -> None:
@@ -174,6 +186,41 @@ def dedup_key(key: str) -> str:
 def dedup_shown(key: str) -> str:
     """Say which job is meant, in an error."""
     return f"the job with the dedup key {key!r}"
+
+
+def new_payload(id: str, payload: bytes) -> NewPayload:
+    """Make what replaces a job's payload.
+
+    Raises:
+        TypeError: The payload is not bytes.
+        ValueError: Not an id.
+        InvalidJobError: The payload is too large.
+    """
+    check_id(id)
+    if type(payload) is not bytes:
+        raise TypeError(f"a payload is bytes, not {shown(payload)}")
+    if len(payload) > MAX_PAYLOAD:
+        raise InvalidJobError(f"payload: {len(payload)} bytes are more than the limit of {MAX_PAYLOAD}")
+    return NewPayload(id, payload)
+
+
+def new_priority(priority: int) -> int:
+    """Answer a priority, checked.
+
+    Raises:
+        TypeError: Not an int.
+        ValueError: Not -2047 to 2047.
+    """
+    if type(priority) is not int:
+        raise TypeError(f"a priority is an int, not {shown(priority)}")
+    if not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+        raise ValueError(f"a priority is {-MAX_PRIORITY} to {MAX_PRIORITY}, not {shown(priority)}")
+    return priority
+
+
+def waiting_error(verdict: Verdict, id: str, queue: str) -> EchoMQError | None:
+    """Read a verdict of `update` or `reprioritise`."""
+    return verdict.error(id=id, queue=queue, expected="pending, schedule, waiting or dead")
 
 
 def reschedule_error(verdict: Verdict, id: str, queue: str) -> EchoMQError | None:

@@ -12,17 +12,21 @@ from echomq._items import (
     dedup_key,
     dedup_shown,
     new_due,
+    new_payload,
+    new_priority,
     reassign_error,
     redrive_error,
     remove_error,
     reschedule_error,
+    waiting_error,
 )
 from echomq._queue_base import QueueBase
 from echomq._walks import drive
+from echomq.finding import job_walk
 from echomq.limits import lane_name
 from echomq.protocol.ids import check_id
 from echomq.protocol.refusals import Verdict
-from echomq.transitions import CancelRequest, JobInFull, NewTime, Reassignment, read_job
+from echomq.transitions import CancelRequest, JobInFull, NewPriority, NewTime, Reassignment
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -111,6 +115,53 @@ class QueueJobs(QueueBase):
         """Let scheduled jobs run now, as `reschedule(ids, delay=0)` does; those that are ready stay so."""
         return await self.reschedule(ids, delay=0)
 
+    async def reprioritise(self, ids: Iterable[str], *, priority: int) -> list[EchoMQError | None]:
+        """Give jobs that wait, or are dead, another priority.
+
+        Args:
+            ids: The jobs.
+            priority: -2047 to 2047, higher is served first.
+
+        Returns:
+            For each id, in order: None if it has that priority, or a `JobNotFoundError`, or a `JobStateError` for one that
+            runs or has ended, or the error its call met.
+
+        Raises:
+            TypeError, ValueError: One is not an id, or the priority is none; nothing was sent.
+
+        Server effect: what is ready takes its new place at once; all others have it when they are ready, a dead one when
+            it is redriven. Emits `reprioritised`.
+        Cancellation: a checkpoint; some may have their new priority.
+        """
+        priority = new_priority(priority)
+        return await self._each("reprioritise", ids, waiting_error, lambda id: NewPriority(id, priority))
+
+    async def update(self, id: str, payload: bytes) -> None:
+        """Replace the payload of a job that waits (ready, scheduled, or for its children) or is dead.
+
+        Args:
+            id: The job.
+            payload: What its handler gets instead, encoded, up to 1 MiB. Nobody checks it against the task before a worker
+                does: `task.call(...).payload` is one that fits.
+
+        Raises:
+            TypeError, ValueError: Not an id, or the payload is not bytes.
+            InvalidJobError: The payload is too large.
+            JobNotFoundError: There is no such job (any more).
+            JobStateError: It runs, or has ended.
+            OutOfMemoryError: The server's memory is full.
+            UnavailableError: The server was not reached in time.
+
+        Server effect: the row has the new payload, and all else that it had: task, budgets, checkpoint, place. A worker
+            that had lost its lease can no longer complete it. Emits `updated`.
+        Cancellation: a checkpoint; if cancelled after it was sent, the payload may be replaced.
+        Delivery: may be repeated.
+        """
+        item = new_payload(id, payload)
+        error = waiting_error(await self.wire.group(self.keys, "update")(item), id, self.name)
+        if error is not None:
+            raise error
+
     async def remove(self, ids: Iterable[str]) -> list[EchoMQError | None]:
         """Erase jobs that do not run, results and all, without a trace but an event.
 
@@ -180,8 +231,13 @@ class QueueJobs(QueueBase):
             for id, outcome in zip(checked, outcomes, strict=True)
         ]
 
-    async def job(self, id: str, *, log: bool = False) -> JobInFull | None:
-        """Read a job's row, its place and, if asked, its log; None when it has no row.
+    async def job(self, id: str, *, log: bool = False, children: bool = False) -> JobInFull | None:
+        """Read a job's row, its place, who runs it (`worker`, `lease_left`); None when it has no row.
+
+        Args:
+            id: The job.
+            log: Whether its log is read, too.
+            children: Whether its children are, by further calls: their names and ids, and how those ended that have.
 
         Raises:
             ValueError: Not an id.
@@ -189,4 +245,4 @@ class QueueJobs(QueueBase):
 
         Cancellation: a checkpoint.
         """
-        return await self.wire.run(read_job(self.keys, self._call, check_id(id), with_log=log))
+        return await drive(self, job_walk(self.keys, id, log=log, children=children))

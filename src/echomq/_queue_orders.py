@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Unpack
 from echomq._items import check_page
 from echomq._queue_base import QueueBase
 from echomq._walks import drive
+from echomq.clearing import drain_walk, trim_walk
+from echomq.finding import FoundJobs, find_walk
 from echomq.lanes import Lane, Lanes
 from echomq.limits import QueueOptions, QueueSettings, spell_queue
 from echomq.morgue import Morgue
-from echomq.protocol.times import to_seconds
+from echomq.protocol.states import State
 from echomq.repairs import RepairReport, obliterate_walk, repair_walk
 from echomq.sweeps import CancelReport, cancel_walk
 from echomq.transitions import (
@@ -24,9 +26,21 @@ from echomq.transitions import (
     read_settings,
     resume,
 )
+from echomq.waits import next_in_turn, waits_walk
+from echomq.workers import workers_walk
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    import datetime as dt
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from echomq.finding import JobFilters
+    from echomq.transitions import JobInFull
+    from echomq.waits import Waits
+    from echomq.workers import WorkerInfo
+
+
+def _as_it_is(job: JobInFull) -> JobInFull:
+    return job
 
 
 class QueueOrders(QueueBase):
@@ -107,7 +121,7 @@ class QueueOrders(QueueBase):
         """Read a page of a state's jobs, in the order of their turn.
 
         Args:
-            state: `pending`, `active`, `schedule`, `dead` or `done`.
+            state: `pending`, `active`, `schedule`, `waiting`, `dead` or `done`.
             offset: How many to skip.
             count: How many to read, 1 to 256.
             reverse: From the far end.
@@ -125,13 +139,75 @@ class QueueOrders(QueueBase):
             browse(self.keys, self._call, state=state, offset=offset, count=count, reverse=reverse, lane=lane)
         )
 
+    def find(
+        self,
+        state: str,
+        *,
+        lane: str | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        **filters: Unpack[JobFilters],
+    ) -> AsyncIterator[JobInFull]:
+        """Go through a state's jobs in full, in the order of their turn: `async for job in queue.find("pending", task="send")`.
+
+        Args:
+            state: `pending`, `active`, `schedule`, `waiting`, `dead` or `done`.
+            lane: A lane, whose jobs are meant; "": those without one. None: any. What is ready is gone through lane by
+                lane.
+            limit: How many at most; None: all.
+            reverse: From the far end (of each lane).
+            filters: `task`, `error`, `older`: see `JobFilters`.
+
+        Returns:
+            An asynchronous iterator, which may be left at any moment. It answers jobs that were in the state when it
+            began and are when their row is read. What it has answered may be moved or removed on the way.
+
+        Raises:
+            TypeError, ValueError: An argument does not fit; nothing was sent.
+            UnavailableError: While iterating: the server was not reached in time.
+
+        Server effect: none. It looks at all jobs of the state, 128 a call, and reads the rows of those that fit.
+        Cancellation: each step is a checkpoint.
+        Delivery: jobs that others move meanwhile may make it miss another one, or answer one twice.
+        """
+        walk = find_walk(self.keys, state, filters, lane=lane, limit=limit, reverse=reverse)
+        return FoundJobs(self, walk, State(state), _as_it_is)
+
+    async def waits(self, *, lanes: int = 100) -> Waits:
+        """Tell how many jobs are in each state and lane, and for how long the first has waited.
+
+        Args:
+            lanes: About how many lanes are read, 1 to 256; `Waits.cursor` says where the others begin.
+
+        Raises:
+            ValueError: Not 1 to 256 lanes.
+            UnavailableError: The server was not reached in time.
+
+        Cancellation: a checkpoint.
+        Delivery: two reads, one after another.
+        """
+        return await drive(self, waits_walk(self.keys, lanes))
+
+    async def workers(self) -> list[WorkerInfo]:
+        """List the workers that are alive, by name, and what they run. Each says so every 10 seconds.
+
+        Returns:
+            Those that were heard of within 30 seconds. One that stopped in good order is gone at once, one that was killed
+            after that time.
+
+        Raises:
+            UnavailableError: The server was not reached in time.
+
+        Cancellation: a checkpoint.
+        """
+        return await drive(self, workers_walk(self.keys))
+
     async def age(self) -> tuple[str, float] | None:
         """Answer the job next in turn and for how many seconds it has been ready; None when none is.
 
         Cancellation: a checkpoint.
         """
-        oldest = await self.wire.run(age(self.keys, self._call))
-        return None if oldest is None else (oldest[0], to_seconds(oldest[1]))
+        return next_in_turn(await self.wire.run(age(self.keys, self._call)))
 
     # --- control and recovery ---------------------------------------------------------------
 
@@ -199,6 +275,60 @@ class QueueOrders(QueueBase):
         Delivery: what is torn while it works may be seen by the next call only.
         """
         return await drive(self, repair_walk(self.keys), progress)
+
+    async def drain(self, *, scheduled: bool = False, progress: Callable[[int], Awaitable[None]] | None = None) -> int:
+        """Remove the jobs that are ready, in lanes or not, as `remove` does. What runs goes on.
+
+        Args:
+            scheduled: Also what is scheduled: jobs with a delay, and those that wait for their next attempt.
+            progress: Awaited after each round with the number of jobs that have been removed.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            TypeError: `progress` cannot be called; nothing was sent.
+            UnavailableError: The server was not reached in time; rounds before it have removed their jobs.
+
+        Server effect: round by round, up to 128 jobs at once: rows, logs and places go; dedup keys are freed; waiters are
+            told. Left as they are: jobs that run, the dead, results, parents that wait, recurring schedules, and all
+            settings. A parent hears that its child was removed, and goes on by its policy. The queue is not paused: what
+            is enqueued meanwhile stays.
+        Cancellation: a checkpoint; what was removed is gone. Call again to go on.
+        """
+        return await drive(self, drain_walk(self.keys, scheduled=scheduled), progress)
+
+    async def trim(
+        self,
+        *,
+        dead_max: int | None = None,
+        dead_age: float | dt.timedelta | None = None,
+        done_max: int | None = None,
+        progress: Callable[[int], Awaitable[None]] | None = None,
+    ) -> int:
+        """Drop the dead and the results that are too old or too many, now; workers do so every few seconds.
+
+        Args:
+            dead_max: How many dead are left, the last ones. None: the queue's setting, of which none goes within a day of
+                its death; one that is given here knows no such grace.
+            dead_age: For how long the dead are kept: seconds or a timedelta. None: the queue's setting.
+            done_max: How many results are left, those that would go last. None: the queue's setting.
+            progress: Awaited after each round with the number of jobs that have been dropped.
+
+        Returns:
+            How many were dropped.
+
+        Raises:
+            TypeError, ValueError: A limit does not fit, or `progress` cannot be called; nothing was sent.
+            UnavailableError: The server was not reached in time; what was dropped before is gone.
+
+        Server effect: up to 128 jobs at once, rows and logs; those whose time was not over are counted as `trimmed`, and
+            told. The settings stay as they are.
+        Cancellation: a checkpoint; what was dropped is gone. Call again to go on.
+        """
+        return await drive(
+            self, trim_walk(self.keys, dead_max=dead_max, dead_age=dead_age, done_max=done_max), progress
+        )
 
     async def obliterate(self, *, force: bool = False, progress: Callable[[int], Awaitable[None]] | None = None) -> int:
         """Erase the queue: all jobs, whatever their state, schedules, lanes, settings, counters and events.

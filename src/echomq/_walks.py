@@ -1,7 +1,7 @@
 """Walks over a queue in bounded steps, decided here and run elsewhere.
 
 Theory of operation
-    A walk is a generator: it yields what it wants to be done next (`Ask`, `Each`, `Plain`, `Rows`, `Wait`, `Tell`, `At`),
+    A walk is a generator: it yields what it wants to be done next (`Ask`, `Each`, `Plain`, `Aside`, `Rows`, `Wait`, `Tell`, `At`),
     is sent the answer, and returns what it has found. It does no I/O and knows no clock, so the asynchronous client
     (`drive`) and the synchronous one (`echomq.sync.driving`) run the very same walks. An error of the server's is raised
     at the `yield`.
@@ -18,7 +18,7 @@ If you change this
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 import anyio
@@ -26,7 +26,18 @@ import attrs
 
 from echomq._items import check_progress
 from echomq.errors import EchoMQError
-from echomq.transitions import MAX_ROUND, Call, Found, JobInFull, Transition, find, read_job
+from echomq.transitions import (
+    MAX_ROUND,
+    Call,
+    Found,
+    JobInFull,
+    LanePage,
+    LaneState,
+    Transition,
+    find,
+    read_job,
+    read_lanes,
+)
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
@@ -84,6 +95,15 @@ class Plain:
 
 @final
 @attrs.frozen
+class Aside:
+    """Run a plain command that is no part of the queue, and that may fail: nobody hears of it."""
+
+    args: tuple[bytes | str | int, ...]
+    """The command."""
+
+
+@final
+@attrs.frozen
 class Rows:
     """Read jobs. Answered by each job, or None, in order."""
 
@@ -120,7 +140,7 @@ class At:
     """What."""
 
 
-Step = Ask | Once | Each | Plain | Rows | Wait | Tell | At
+Step = Ask | Once | Each | Plain | Aside | Rows | Wait | Tell | At
 """What a walk may want."""
 Walk = Generator[Step, Any, R]
 """A walk that returns an R."""
@@ -177,6 +197,21 @@ def walk_set(keys: QueueKeys, query: Query, visit: Callable[[list[str]], Walk[bo
         known = frozenset(fresh)
 
 
+def walk_lanes(keys: QueueKeys, visit: Callable[[LaneState], Walk[bool]]) -> Walk[bool]:
+    """Hand the lanes that have ready jobs to `visit`, each once; not the jobs without a lane. Ends when it has enough."""
+    cursor: int | None = 0
+    met: set[str] = set()
+    while cursor is not None:
+        page: LanePage = yield Ask(lambda call, cursor=cursor: read_lanes(keys, call, cursor=cursor, count=100))  # type: ignore[misc]
+        for each in page.lanes:
+            if each.name and each.pending and each.name not in met:
+                met.add(each.name)
+                if (yield from visit(each)):
+                    return True
+        cursor = page.cursor or None
+    return False
+
+
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Cut a sequence."""
     for start in range(0, len(items), size):
@@ -216,6 +251,9 @@ async def perform(queue: Ground, step: Step, progress: Callable[[int], Awaitable
             return await wire.group(queue.keys, verb).many(items)
         case Plain(args):
             return await wire.command(*args, keys=queue.keys, repeat=True)
+        case Aside(args):
+            with suppress(EchoMQError):
+                await wire.command(*args, repeat=True)
         case Rows(ids):
             return await _read(queue, ids)
         case At(name, there):

@@ -22,10 +22,11 @@ from echomq.errors import EchoMQError
 from echomq.flow_handles import Flows
 from echomq.middleware import outgoing, passed
 from echomq.protocol.codec import Codec, JsonCodec
-from echomq.protocol.keys import QueueKeys, check_prefix
+from echomq.protocol.keys import QueueKeys, check_prefix, known_queues
 from echomq.queue import Queue
 from echomq.results import JobHandle, Results
 from echomq.wire.client import WireClient, open_wire
+from echomq.workers import KnownQueue, known_of
 
 if TYPE_CHECKING:
     from echomq.tasks import JobCall
@@ -86,6 +87,22 @@ class Client:
         if self._declared.unsent:
             self._declared.send(queue.keys)
         return queue
+
+    async def queues(self) -> list[KnownQueue]:
+        """List the queues that are known under the prefix, with when each was last used; the latest first.
+
+        Returns:
+            Queues that a client or worker has used within 90 days: `for name, used_at in await client.queues()`. It is kept
+            on the side, as well as it goes: a queue may be missing whose users may not write the key `emq:queues`.
+
+        Raises:
+            PermissionDeniedError: The ACL user may not read that key.
+            UnavailableError: The server was not reached in time.
+
+        Cancellation: a checkpoint.
+        """
+        key = known_queues(self.prefix)
+        return known_of(await self.wire.command("ZREVRANGE", key, 0, -1, "WITHSCORES", repeat=True))
 
     def declare(self, name: str, settings: Named) -> None:
         """Note settings of a queue, spelled, to be sent when it is first used: what is set already stays. See `App.queue`."""

@@ -169,6 +169,8 @@ class Flows:
             return GroupHandle(tuple([await self._add(each, progress) for each in made]))
         client = self._client()
         queue = client.queue(made.queue)
+        client.wire.check()
+        client.wire.note_use(queue.keys)
         return _handle(client, await drive(queue, add_walk(queue.keys, made), progress))
 
     async def add_many(

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Final, Self, Unpack, final
 
 import attrs
 
-from echomq._delivery import news_walk
-from echomq._items import check_count, check_cursor, check_progress
+from echomq._items import check_count, check_cursor
 from echomq._walks import drive
+from echomq.clearing import drain_walk
 from echomq.limits import LaneOptions, Rate, lane_name, rate_of, spell_lane
 from echomq.protocol.times import to_seconds
-from echomq.transitions import MAX_ROUND, Call, drain, read_lanes, set_lane
+from echomq.transitions import Call, read_lanes, set_lane
 
 if TYPE_CHECKING:
     from echomq._queue_orders import QueueOrders
-    from echomq.protocol.keys import QueueKeys
     from echomq.sweeps import CancelReport
     from echomq.transitions import LanePage as ReadPage
-    from echomq.transitions import LaneState, Page, Transition
+    from echomq.transitions import LaneState, Page
     from echomq.transitions.settings import Closed, Named
 
 _WORDS: Final[dict[str, Callable[[LaneInfo], str]]] = {
@@ -167,11 +166,12 @@ class Lane:
         """
         return await self._set({"paused": ""})
 
-    async def drain(self, progress: Callable[[int], Awaitable[None]] | None = None) -> int:
-        """Remove the lane's jobs that are ready, as `Queue.remove` does. What runs or is scheduled is left.
+    async def drain(self, progress: Callable[[int], Awaitable[None]] | None = None, *, scheduled: bool = False) -> int:
+        """Remove the lane's jobs that are ready, as `Queue.remove` does. What runs is left.
 
         Args:
             progress: Awaited after each round with the number of jobs that have been removed.
+            scheduled: Also those that are scheduled.
 
         Returns:
             How many were removed. It goes on until the lane is empty, or as many as it had at the start are gone: it
@@ -180,25 +180,12 @@ class Lane:
         Raises:
             UnavailableError: The server was not reached in time; rounds before it have removed their jobs.
 
-        Server effect: round by round, up to 256 jobs at once: rows, logs and places go; dedup keys are freed; waiters
+        Server effect: round by round, up to 128 jobs at once: rows, logs and places go; dedup keys are freed; waiters
             are told.
         Cancellation: a checkpoint; what was removed is gone.
         """
-        check_progress(progress)
-        queue, total = self._queue, 0
-        left = (await self.info()).pending
-        while left > 0:
-            bound = min(left, MAX_ROUND)
-            build = drain_round(queue.keys, self.name, bound)
-            removed = await queue.wire.remembered(queue.keys, build, verb="drain")
-            left -= removed
-            total += removed
-            if progress is not None and removed:
-                await progress(total)
-            if removed < bound:
-                break
-        await drive(queue, news_walk(queue.keys))
-        return total
+        walk = drain_walk(self._queue.keys, lane=self.name, scheduled=scheduled)
+        return await drive(self._queue, walk, progress)
 
     async def cancel(
         self, *, reason: str = "", progress: Callable[[int], Awaitable[None]] | None = None
@@ -296,8 +283,3 @@ def check_browsed(lane: str, state: str) -> None:
     """
     if not lane and state != "pending":
         raise ValueError(f"of the jobs without a lane those that are pending can be browsed by lane, not {state!r}")
-
-
-def drain_round(keys: QueueKeys, lane: str, bound: int) -> Callable[[Call], Transition[int]]:
-    """Make what removes up to so many of a lane's jobs."""
-    return lambda call: drain(keys, call, lane=lane, bound=bound)

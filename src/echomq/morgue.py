@@ -7,51 +7,31 @@ Theory of operation
 
 from __future__ import annotations
 
-import datetime as dt
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, final
+from typing import TYPE_CHECKING, Final, Literal, Unpack, final
 
 import anyio
 import attrs
 
 from echomq._delivery import news_walk
-from echomq._items import byte_size
-from echomq._walks import AT_ONCE, Each, Outcomes, Query, Rows, Step, Tell, Wait, Walk, chunks, drive, perform, walk_set
+from echomq._walks import Each, Outcomes, Tell, Wait, Walk, drive
 from echomq.errors import DecodeError, EchoMQError
+from echomq.finding import FoundJobs, JobFilters, Wanted, check_limit, find_walk
 from echomq.limits import Rate
 from echomq.protocol._convert import shown
 from echomq.protocol.failures import ErrorRecord
-from echomq.protocol.keys import check_task_name
 from echomq.protocol.refusals import DUPLICATE, GONE, STATE
 from echomq.protocol.states import State
-from echomq.protocol.times import to_ms, to_seconds
+from echomq.protocol.times import to_seconds
 
 if TYPE_CHECKING:
     from echomq._queue_base import QueueBase
     from echomq.protocol.keys import QueueKeys
-    from echomq.transitions import Found, JobInFull
+    from echomq.transitions import JobInFull
 
-MAX_ERROR_TEXT: Final = 1024
-"""Bytes of a text that errors are searched for."""
 TOGETHER: Final = 0.05
 """Seconds: at a rate above 20 a second, what falls into so long goes in one call."""
 _STAYED: Final = frozenset({DUPLICATE, GONE, STATE})
-
-
-class DeadFilters(TypedDict, total=False):
-    """Which dead jobs, by keyword; without any, all.
-
-    | name | meaning |
-    | --- | --- |
-    | `task` | jobs of this task |
-    | `error` | jobs in whose last error (type and message), or the reason of whose death, this text occurs |
-    | `older` | jobs that have been dead for at least so long: seconds or a timedelta |
-    """
-
-    task: str | None
-    error: str | None
-    older: float | dt.timedelta | None
 
 
 @final
@@ -100,11 +80,11 @@ class Morgue:
     def __init__(self, queue: QueueBase) -> None:
         self._queue = queue
 
-    def find(self, **filters: Unpack[DeadFilters]) -> AsyncIterator[DeadJob]:
+    def find(self, **filters: Unpack[JobFilters]) -> AsyncIterator[DeadJob]:
         """Go through the dead jobs, the longest dead first: `async for job in queue.dead.find(task="send")`.
 
         Args:
-            filters: `task`, `error`, `older`: see `DeadFilters`.
+            filters: `task`, `error`, `older`: see `JobFilters`.
 
         Returns:
             An asynchronous iterator, which may be left at any moment. It answers those that were dead when it began.
@@ -117,7 +97,8 @@ class Morgue:
         Cancellation: each step is a checkpoint.
         Delivery: a job that *others* take out of the morgue meanwhile may make it miss another one.
         """
-        return DeadJobs(self._queue, find_walk(self._queue.keys, filters))
+        walk = find_walk(self._queue.keys, State.DEAD, filters)
+        return FoundJobs(self._queue, walk, State.DEAD, DeadJob.of)
 
     async def redrive(
         self,
@@ -125,7 +106,7 @@ class Morgue:
         limit: int | None = None,
         rate: Rate | None = None,
         progress: Callable[[int], Awaitable[None]] | None = None,
-        **filters: Unpack[DeadFilters],
+        **filters: Unpack[JobFilters],
     ) -> int:
         """Begin a new life for dead jobs, the longest dead first; see `Queue.redrive` for what that is.
 
@@ -133,7 +114,7 @@ class Morgue:
             limit: How many at most; None: all.
             rate: How many in how long, evenly spaced; None: as fast as it goes.
             progress: Awaited now and then with the number of jobs that have been redriven.
-            filters: `task`, `error`, `older`: see `DeadFilters`.
+            filters: `task`, `error`, `older`: see `JobFilters`.
 
         Returns:
             How many were redriven. Those whose dedup key another job holds by now stay, and are not counted.
@@ -156,7 +137,7 @@ class Morgue:
         limit: int | None = None,
         rate: Rate | None = None,
         progress: Callable[[int], Awaitable[None]] | None = None,
-        **filters: Unpack[DeadFilters],
+        **filters: Unpack[JobFilters],
     ) -> int:
         """Erase dead jobs, the longest dead first; see `Queue.remove`. Its arguments and promises are those of `redrive`.
 
@@ -167,62 +148,10 @@ class Morgue:
         return await drive(self._queue, walk, progress)
 
 
-@final
-class DeadJobs:
-    """Dead jobs, one by one. Not an async generator: one of those must not be dropped half way."""
-
-    def __init__(self, queue: QueueBase, walk: Walk[None]) -> None:
-        self._queue = queue
-        self._walk = walk
-        self._found: deque[DeadJob] = deque()
-        self._step: Step | None = None
-        self._over = False
-
-    def __aiter__(self) -> AsyncIterator[DeadJob]:
-        return self
-
-    async def __anext__(self) -> DeadJob:
-        while not self._found:
-            if self._over:
-                raise StopAsyncIteration
-            # A step that was cancelled, or met an outage, is done again: all of them are reads.
-            if self._step is None:
-                self._step = next(self._walk)
-            answer = await perform(self._queue, self._step, None)
-            if isinstance(self._step, Rows):
-                self._found.extend(found(answer))
-            try:
-                self._step = self._walk.send(answer)
-            except StopIteration:
-                self._over = True
-        return self._found.popleft()
-
-
-def found(jobs: list[JobInFull | None]) -> list[DeadJob]:
-    """Answer those that are dead still."""
-    return [DeadJob.of(job) for job in jobs if job is not None and job.record.row.get(b"state") == b"dead"]
-
-
-def find_walk(keys: QueueKeys, filters: DeadFilters) -> Walk[None]:
-    """Check the filters, and answer a walk that reads the rows (`Rows`) of what fits.
-
-    Raises:
-        TypeError, ValueError: A filter does not fit.
-    """
-    chosen = _Chosen.of(filters)
-
-    def visit(ids: list[str]) -> Walk[bool]:
-        for some in chunks(ids, AT_ONCE):
-            yield Rows(some)
-        return False
-
-    return _walk(keys, chosen, visit)
-
-
 def dead_walk(
     keys: QueueKeys,
     verb: Literal["redrive", "remove"],
-    filters: DeadFilters,
+    filters: JobFilters,
     limit: int | None,
     rate: Rate | None,
     clock: Callable[[], float],
@@ -232,15 +161,14 @@ def dead_walk(
     Raises:
         TypeError, ValueError: An argument does not fit.
     """
-    chosen = _Chosen.of(filters)
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise ValueError(f"a limit is an int of 1 or more, not {shown(limit)}")
+    wanted = Wanted.of(filters)
+    check_limit(limit)
     if rate is not None and not isinstance(rate, Rate):
         raise TypeError(f"rate is an echomq.Rate, such as Rate(5) for five a second, not {shown(rate)}")
-    return _handled(keys, verb, chosen, limit, None if rate is None else Pacer(rate, clock))
+    return _handled(keys, verb, wanted, limit, None if rate is None else Pacer(rate, clock))
 
 
-def _handled(keys: QueueKeys, verb: str, chosen: _Chosen, limit: int | None, pacer: Pacer | None) -> Walk[int]:
+def _handled(keys: QueueKeys, verb: str, wanted: Wanted, limit: int | None, pacer: Pacer | None) -> Walk[int]:
     done = 0
     problem: EchoMQError | None = None
 
@@ -271,52 +199,12 @@ def _handled(keys: QueueKeys, verb: str, chosen: _Chosen, limit: int | None, pac
             at += some
         return False
 
-    yield from _walk(keys, chosen, visit)
+    yield from wanted.walk(keys, State.DEAD, visit)
     if done:
         yield from news_walk(keys)
     if problem is not None:
         raise problem
     return done
-
-
-def _walk(keys: QueueKeys, chosen: _Chosen, visit: Callable[[list[str]], Walk[bool]]) -> Walk[None]:
-    start: Found = yield Query(state=State.DEAD).step(keys, 0, 1)
-    query = Query(
-        state=State.DEAD,
-        task=chosen.task,
-        error=chosen.error,
-        # Dead before the next millisecond: those that died in this one count, too.
-        before_ms=max(1, start.now_ms + 1 - chosen.older_ms),
-    )
-    yield from walk_set(keys, query, visit)
-
-
-@final
-@attrs.frozen
-class _Chosen:
-    """Filters, checked."""
-
-    task: str
-    error: str
-    older_ms: int
-
-    @classmethod
-    def of(cls, filters: DeadFilters) -> _Chosen:
-        known = {"task", "error", "older"}
-        given: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
-        if not known >= filters.keys():
-            raise TypeError(f"unknown filter {min(filters.keys() - known)!r}; there are task, error, older")
-        task, error, older = given.get("task", ""), given.get("error", ""), given.get("older", 0)
-        if "task" in given:
-            task = str.__str__(check_task_name(task))
-        if not isinstance(error, str):
-            raise TypeError(f"error is text, not {shown(error)}")
-        if byte_size("error", error) > MAX_ERROR_TEXT or ("error" in given and not error):
-            raise ValueError(f"error is 1 to {MAX_ERROR_TEXT} bytes, not {shown(error)}")
-        try:
-            return cls(task, str.__str__(error), to_ms(older))
-        except (TypeError, ValueError) as problem:
-            raise type(problem)(f"older: {problem}") from None
 
 
 @final

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from echomq._delivery import Delivered, deliver_walk
-from echomq._walks import Ask, Each, Outcomes, Plain, Tell, Wait, Walk, chunks
+from echomq._walks import Aside, Ask, Each, Outcomes, Plain, Tell, Wait, Walk, chunks
 from echomq.errors import EchoMQError, JobStateError, ServerError
 from echomq.protocol.ids import check_id
 from echomq.protocol.keys import check_lane_name, check_schedule_name
@@ -50,7 +50,19 @@ PATIENCE: Final = 64
 PATIENCE_OWING: Final = 180
 """The same while other queues have to be told something: whoever died delivering it has it for half a minute."""
 _SETS: Final = ("pending", "active", "schedule", "dead", "waiting", "done")
-_TYPED: Final = (*_SETS, "ring", "closed", "lanes", "schedules", "wake", "events", "counts", "outbox:entries", "outbox")
+_TYPED: Final = (
+    *_SETS,
+    "ring",
+    "closed",
+    "lanes",
+    "schedules",
+    "wake",
+    "events",
+    "counts",
+    "outbox:entries",
+    "outbox",
+    "workers",
+)
 _OWN: Final = frozenset(
     {"meta", "void", "wake", "events", "ring", "closed", "lanes", "counts", "schedules", "workers", "outbox"}
 )
@@ -288,6 +300,7 @@ def obliterate_walk(keys: QueueKeys, *, force: bool) -> Walk[int]:
         if not leftovers:
             break
     yield from _round(keys, force=force, last=True)
+    yield Aside(("ZREM", keys.known, keys.queue))
     return jobs
 
 

@@ -15,15 +15,16 @@ import attrs
 
 from echomq._delivery import news_walk
 from echomq._items import check_reason
-from echomq._walks import Ask, Each, Outcomes, Query, Tell, Walk, walk_set
+from echomq._walks import Each, Outcomes, Query, Tell, Walk, walk_lanes, walk_set
 from echomq.errors import EchoMQError
 from echomq.limits import lane_name
 from echomq.protocol.keys import check_task_name
 from echomq.protocol.refusals import GONE, STATE
-from echomq.transitions import CancelRequest, LanePage, read_lanes
+from echomq.transitions import CancelRequest
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
+    from echomq.transitions import LaneState
 
 MOST_PASSES: Final = 8
 """Passes at most: a queue to which others add such jobs all the time is left at some point."""
@@ -92,23 +93,15 @@ class _Sweep:
         yield from self._each(Query(state="schedule", lane=named, of_lane=of_lane, reverse=True, task=task))
         yield from self._each(Query(state="pending", lane=named, reverse=True, task=task))
         if lane is None:
-            yield from self._every_lane()
+            yield from walk_lanes(self._keys, self._of_lane)
         if lane:
             yield from self._each(Query(state="active", lane=lane, task=task))
         else:
             yield from self._each(Query(state="active", of_lane=of_lane, task=task))
 
-    def _every_lane(self) -> Walk[None]:
-        cursor: int | None = 0
-        while cursor is not None:
-            page: LanePage = yield self._lanes(cursor)
-            for each in page.lanes:
-                if each.name and each.pending:
-                    yield from self._each(Query(state="pending", lane=each.name, reverse=True, task=self._task))
-            cursor = page.cursor or None
-
-    def _lanes(self, cursor: int) -> Ask:
-        return Ask(lambda call: read_lanes(self._keys, call, cursor=cursor, count=100))
+    def _of_lane(self, each: LaneState) -> Walk[bool]:
+        yield from self._each(Query(state="pending", lane=each.name, reverse=True, task=self._task))
+        return False
 
     def _each(self, query: Query) -> Walk[None]:
         yield from walk_set(self._keys, query, self._cancel)

@@ -13,8 +13,9 @@ from echomq.cli.asking import bar
 from echomq.cli.frame import REFUSED, connected, queue_option
 from echomq.cli.output import Output
 from echomq.client import Client
+from echomq.finding import JobFilters
 from echomq.limits import Rate
-from echomq.morgue import DeadFilters, DeadJob
+from echomq.morgue import DeadJob
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,8 +101,8 @@ async def redrive(
         click.get_current_context().exit(REFUSED)
 
 
-def _filters(task: str | None, error: str | None, older: float | None) -> DeadFilters:
-    filters: DeadFilters = {}
+def _filters(task: str | None, error: str | None, older: float | None) -> JobFilters:
+    filters: JobFilters = {}
     if task is not None:
         filters["task"] = task
     if error is not None:

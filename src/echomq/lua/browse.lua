@@ -3,7 +3,7 @@
 -- section: Protocol, section 5
 -- flags: no-writes
 -- include: now, number, row, states
--- keys: meta hash; pending zset; active zset; lane:<name>:pending zset; lane:<name>:active zset; schedule zset; dead zset; done zset; job:<id> hash
+-- keys: meta hash; pending zset; active zset; lane:<name>:pending zset; lane:<name>:active zset; schedule zset; dead zset; done zset; waiting zset; job:<id> hash
 -- argv: client tag; number count; state text; offset count; count count; reverse count; lane text
 -- reply: now ms; size of the set; then for each job: id, score, row
 -- verdicts:

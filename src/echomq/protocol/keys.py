@@ -101,6 +101,11 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
+def known_queues(prefix: str) -> str:
+    """Name the sorted set of the queues known under a prefix."""
+    return f"{prefix}:queues"
+
+
 @final
 @attrs.frozen(kw_only=True)
 class QueueKeys:
@@ -150,6 +155,8 @@ class QueueKeys:
     """Sorted set: what is to be told to other queues, scored by the next try."""
     outbox_entries: str = attrs.field(init=False, repr=False, eq=False)
     """Hash: what each entry of the outbox says."""
+    workers: str = attrs.field(init=False, repr=False, eq=False)
+    """Sorted set: the workers that are alive, by their clients' tags, scored by when they are no longer."""
     cancel_channel: str = attrs.field(init=False, repr=False, eq=False)
     """Channel on which cancel requests for running jobs are told."""
 
@@ -160,7 +167,7 @@ class QueueKeys:
         put(self, "base", base)
         for suffix in (
             "meta", "void", "pending", "active", "schedule", "dead", "waiting", "done", "wake", "events", "ring",
-            "closed", "lanes", "schedules", "counts", "outbox",
+            "closed", "lanes", "schedules", "counts", "outbox", "workers",
         ):  # fmt: skip
             put(self, suffix, base + suffix)
         put(self, "outbox_entries", base + "outbox:entries")
@@ -189,6 +196,15 @@ class QueueKeys:
     def delivered(self, entry: str) -> str:
         """Name the mark that an entry of another queue's outbox has come."""
         return f"{self.base}delivered:{entry}"
+
+    def worker(self, tag: str) -> str:
+        """Name the hash of what a worker said of itself, by its client's tag."""
+        return f"{self.base}worker:{tag}"
+
+    @property
+    def known(self) -> str:
+        """Name the sorted set of all queues known under the prefix, by when they were last used; in no queue's slot."""
+        return known_queues(self.prefix)
 
     def schedule_of(self, name: str) -> str:
         """Name a recurring schedule's definition.

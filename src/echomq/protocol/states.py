@@ -78,6 +78,10 @@ class Event(StrEnum):
     REDRIVEN = "redriven"
     RATE_LIMITED = "rate_limited"
     """Back to pending, its lane or the queue closed for a while on the handler's word."""
+    REPRIORITISED = "reprioritised"
+    """Its priority is another now, by an operator."""
+    UPDATED = "updated"
+    """Its payload is another now, by an operator."""
     REASSIGNED = "reassigned"
     """Moved to another lane."""
     PAUSED = "paused"
@@ -172,6 +176,14 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("cancel", (_A,), (_A,), Event.CANCEL_REQUESTED),
     Move("reschedule", (_P, _S), (_S,), Event.RESCHEDULED, "for a moment ahead"),
     Move("reschedule", (_P, _S), (_P,), Event.RESCHEDULED, "for now"),
+    Move("reprioritise", (_P,), (_P,), Event.REPRIORITISED),
+    Move("reprioritise", (_S,), (_S,), Event.REPRIORITISED),
+    Move("reprioritise", (_W,), (_W,), Event.REPRIORITISED),
+    Move("reprioritise", (_D,), (_D,), Event.REPRIORITISED),
+    Move("update", (_P,), (_P,), Event.UPDATED),
+    Move("update", (_S,), (_S,), Event.UPDATED),
+    Move("update", (_W,), (_W,), Event.UPDATED),
+    Move("update", (_D,), (_D,), Event.UPDATED),
     Move("remove", (_P, _S, _W, _D, State.DONE), (None,), Event.REMOVED),
     Move("drain", (_P,), (None,), Event.REMOVED),
     Move("reassign", (_P,), (_P,), Event.REASSIGNED),
@@ -222,6 +234,7 @@ MOVES: Final[tuple[Move, ...]] = (
     Move("pause", (), (), Event.PAUSED),
     Move("resume", (), (), Event.RESUMED),
     Move("ring", (), (), None),
+    Move("beat", (), (), None),
     Move("configure", (), (), None),
     Move("set_lane", (), (), None),
 )

@@ -15,13 +15,14 @@ from echomq.client import server_url
 from echomq.errors import EchoMQError, UnavailableError
 from echomq.middleware import outgoing
 from echomq.protocol.codec import Codec, JsonCodec
-from echomq.protocol.keys import QueueKeys, check_prefix
+from echomq.protocol.keys import QueueKeys, check_prefix, known_queues
 from echomq.protocol.times import to_wait
 from echomq.sync.flows import Flows
 from echomq.sync.handles import JobHandle
 from echomq.sync.queue import Queue
 from echomq.sync.runner import Runner
 from echomq.wire.urls import parse
+from echomq.workers import KnownQueue, known_of
 
 if TYPE_CHECKING:
     from echomq.tasks import JobCall
@@ -91,6 +92,10 @@ class Client:
             queue = Queue(self._runner, QueueKeys(prefix=self.prefix, queue=name), self.codec)
             self._queues[name] = queue  # two threads may both make one: they are alike
         return queue
+
+    def queues(self) -> list[KnownQueue]:
+        """List the queues that are known, with when each was last used; the latest first. See `echomq.Client.queues`."""
+        return known_of(self._runner.command("ZREVRANGE", known_queues(self.prefix), 0, -1, "WITHSCORES"))
 
     def handle(self, id: str, queue: str) -> JobHandle[Any]:
         """Make a handle for a job that was enqueued earlier, or elsewhere. Nothing is sent."""

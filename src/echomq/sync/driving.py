@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from echomq._items import check_progress
-from echomq._walks import Ask, At, Each, Once, Outcomes, Plain, Rows, Step, Tell, Wait, Walk, chunks
+from echomq._walks import Aside, Ask, At, Each, Once, Outcomes, Plain, Rows, Step, Tell, Wait, Walk, chunks
 from echomq.errors import EchoMQError
+from echomq.finding import still
 from echomq.transitions import MAX_ITEMS, MULTI, read_job
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from echomq.protocol.keys import QueueKeys
+    from echomq.protocol.states import State
     from echomq.sync.runner import Runner
+    from echomq.transitions import JobInFull
 
 R = TypeVar("R")
 
@@ -34,6 +37,9 @@ def perform(runner: Runner, keys: QueueKeys, step: Step, progress: Callable[[int
             return each(runner, keys, verb, items)
         case Plain(args):
             return runner.command(*args)
+        case Aside(args):
+            with suppress(EchoMQError):
+                runner.command(*args)
         case Rows(ids):
             return [runner.run(read_job(keys, runner.call(), id)) for id in ids]
         case At(name, there):
@@ -55,6 +61,21 @@ def each(runner: Runner, keys: QueueKeys, verb: str, items: Sequence[Any]) -> Ou
         except EchoMQError as error:
             outcomes += [error] * len(some)
     return outcomes
+
+
+def found(
+    runner: Runner, keys: QueueKeys, walk: Walk[None], state: State, make: Callable[[JobInFull], R]
+) -> Iterator[R]:
+    """Go through the jobs that a walk finds (`echomq.finding`), one by one."""
+    answer = None
+    while True:
+        try:
+            step = walk.send(answer)
+        except StopIteration:
+            return
+        answer = perform(runner, keys, step, None)
+        if isinstance(step, Rows):
+            yield from map(make, still(state, answer))
 
 
 def drive(runner: Runner, keys: QueueKeys, walk: Walk[R], progress: Callable[[int], None] | None = None) -> R:

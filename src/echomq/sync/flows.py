@@ -115,7 +115,9 @@ class Flows:
         if isinstance(made, list):
             return GroupHandle(tuple([self._add(each, progress) for each in made]))
         keys = self._client.queue(made.queue).keys
-        return self._handle(drive(self._runner, keys, add_walk(keys, made), progress))
+        handle = self._handle(drive(self._runner, keys, add_walk(keys, made), progress))
+        self._runner.note_use(keys)
+        return handle
 
     def add_many(self, flows: Iterable[Node], *, progress: Callable[[int], None] | None = None) -> list[Any]:
         """Add any number of flows, one after another. See `echomq.Flows.add_many`."""

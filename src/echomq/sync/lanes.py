@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Unpack, final
 
-from echomq._delivery import news_walk
-from echomq._items import check_count, check_cursor, check_progress
-from echomq.lanes import LaneInfo, LanePage, check_browsed, drain_round
+from echomq._items import check_count, check_cursor
+from echomq.clearing import drain_walk
+from echomq.lanes import LaneInfo, LanePage, check_browsed
 from echomq.limits import LaneOptions, lane_name, spell_lane
 from echomq.sync.driving import drive
-from echomq.transitions import MAX_ROUND, read_lanes, set_lane
+from echomq.transitions import read_lanes, set_lane
 
 if TYPE_CHECKING:
     from echomq.sweeps import CancelReport
@@ -51,22 +51,10 @@ class Lane:
         """Let its jobs be claimed again. Answers whether this call did it."""
         return self._set({"paused": ""})
 
-    def drain(self, progress: Callable[[int], None] | None = None) -> int:
-        """Remove the lane's jobs that are ready, and answer how many. See `echomq.Lane.drain`."""
-        check_progress(progress)
-        queue, total = self._queue, 0
-        left = self.info().pending
-        while left > 0:
-            bound = min(left, MAX_ROUND)
-            removed = queue.runner.remembered(queue.keys, "drain", drain_round(queue.keys, self.name, bound))
-            left -= removed
-            total += removed
-            if progress is not None and removed:
-                progress(total)
-            if removed < bound:
-                break
-        drive(queue.runner, queue.keys, news_walk(queue.keys))
-        return total
+    def drain(self, progress: Callable[[int], None] | None = None, *, scheduled: bool = False) -> int:
+        """Remove the lane's jobs that are ready, or scheduled, too. See `echomq.Lane.drain`."""
+        queue = self._queue
+        return drive(queue.runner, queue.keys, drain_walk(queue.keys, lane=self.name, scheduled=scheduled), progress)
 
     def cancel(self, *, reason: str = "", progress: Callable[[int], None] | None = None) -> CancelReport:
         """Cancel all of the lane's jobs. See `echomq.Lane.cancel`."""

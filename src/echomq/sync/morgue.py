@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Unpack, final
 
-from echomq._walks import Rows
-from echomq.morgue import DeadFilters, DeadJob, dead_walk, find_walk, found
-from echomq.sync.driving import drive, perform
+from echomq.finding import JobFilters, find_walk
+from echomq.morgue import DeadJob, dead_walk
+from echomq.protocol.states import State
+from echomq.sync.driving import drive, found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from echomq._walks import Walk
     from echomq.limits import Rate
     from echomq.sync.queue import Queue
 
@@ -26,9 +26,10 @@ class Morgue:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
 
-    def find(self, **filters: Unpack[DeadFilters]) -> Iterator[DeadJob]:
+    def find(self, **filters: Unpack[JobFilters]) -> Iterator[DeadJob]:
         """Go through the dead jobs, the longest dead first. See `echomq.morgue.Morgue.find`."""
-        return self._each(find_walk(self._queue.keys, filters))
+        walk = find_walk(self._queue.keys, State.DEAD, filters)
+        return found(self._queue.runner, self._queue.keys, walk, State.DEAD, DeadJob.of)
 
     def redrive(
         self,
@@ -36,7 +37,7 @@ class Morgue:
         limit: int | None = None,
         rate: Rate | None = None,
         progress: Callable[[int], None] | None = None,
-        **filters: Unpack[DeadFilters],
+        **filters: Unpack[JobFilters],
     ) -> int:
         """Begin a new life for dead jobs. See `echomq.morgue.Morgue.redrive`."""
         walk = dead_walk(self._queue.keys, "redrive", filters, limit, rate, time.monotonic)
@@ -48,19 +49,8 @@ class Morgue:
         limit: int | None = None,
         rate: Rate | None = None,
         progress: Callable[[int], None] | None = None,
-        **filters: Unpack[DeadFilters],
+        **filters: Unpack[JobFilters],
     ) -> int:
         """Erase dead jobs. See `echomq.morgue.Morgue.remove`."""
         walk = dead_walk(self._queue.keys, "remove", filters, limit, rate, time.monotonic)
         return drive(self._queue.runner, self._queue.keys, walk, progress)
-
-    def _each(self, walk: Walk[None]) -> Iterator[DeadJob]:
-        answer = None
-        while True:
-            try:
-                step = walk.send(answer)
-            except StopIteration:
-                return
-            answer = perform(self._queue.runner, self._queue.keys, step, None)
-            if isinstance(step, Rows):
-                yield from found(answer)

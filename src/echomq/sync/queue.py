@@ -19,21 +19,26 @@ from echomq._items import (
     dedup_shown,
     holder_of,
     new_due,
+    new_payload,
+    new_priority,
     reassign_error,
     redrive_error,
     remove_error,
     reschedule_error,
     taken,
+    waiting_error,
 )
 from echomq._options import EnqueueOptions, JobOptions
+from echomq.clearing import drain_walk, trim_walk
 from echomq.errors import EchoMQError, InvalidJobError, UnavailableError
+from echomq.finding import find_walk, job_walk
 from echomq.limits import QueueOptions, QueueSettings, lane_name, spell_queue
 from echomq.protocol.ids import check_id
 from echomq.protocol.refusals import COLLISION, Verdict
-from echomq.protocol.times import to_seconds
+from echomq.protocol.states import State
 from echomq.repairs import RepairReport, obliterate_walk, repair_walk
 from echomq.sweeps import CancelReport, cancel_walk
-from echomq.sync.driving import drive, each
+from echomq.sync.driving import drive, each, found
 from echomq.sync.handles import JobHandle
 from echomq.sync.lanes import Lane, Lanes
 from echomq.sync.morgue import Morgue
@@ -45,6 +50,7 @@ from echomq.transitions import (
     CancelRequest,
     Counts,
     JobInFull,
+    NewPriority,
     NewTime,
     Page,
     Reassignment,
@@ -53,20 +59,24 @@ from echomq.transitions import (
     configure,
     counts,
     pause,
-    read_job,
     read_settings,
     resume,
 )
+from echomq.waits import next_in_turn, waits_walk
+from echomq.workers import workers_walk
 
 if TYPE_CHECKING:
     import datetime as dt
 
     from echomq._bulk import Content
     from echomq._items import CancelOutcome
+    from echomq.finding import JobFilters
     from echomq.protocol.codec import Codec
     from echomq.protocol.keys import QueueKeys
     from echomq.protocol.stamps import StampedJob
     from echomq.sync.runner import Runner
+    from echomq.waits import Waits
+    from echomq.workers import WorkerInfo
 
 T = TypeVar("T")
 
@@ -180,6 +190,7 @@ class Queue:
 
     def _send_call(self, jobs: list[StampedJob], reads: list[Any]) -> list[Any]:
         verdicts = self._multi("enqueue", jobs)
+        self.runner.note_use(self.keys)
         for _ in range(MINTS - 1):
             collided = [at for at, verdict in enumerate(verdicts) if verdict.code == COLLISION]
             if not collided:
@@ -225,6 +236,19 @@ class Queue:
         """Let scheduled jobs run now. See `echomq.Queue.promote`."""
         return self.reschedule(ids, delay=0)
 
+    def reprioritise(self, ids: Iterable[str], *, priority: int) -> list[EchoMQError | None]:
+        """Give jobs that wait, or are dead, another priority. See `echomq.Queue.reprioritise`."""
+        priority = new_priority(priority)
+        return self._each("reprioritise", check_ids(ids), waiting_error, lambda id: NewPriority(id, priority))
+
+    def update(self, id: str, payload: bytes) -> None:
+        """Replace the payload of a job that waits or is dead. See `echomq.Queue.update`."""
+        item = new_payload(id, payload)
+        outcome = each(self.runner, self.keys, "update", [item])[0]
+        error = waiting_error(outcome, id, self.name) if isinstance(outcome, Verdict) else outcome
+        if error is not None:
+            raise error
+
     def remove(self, ids: Iterable[str]) -> list[EchoMQError | None]:
         """Erase jobs that do not run. See `echomq.Queue.remove`."""
         return self._told(self._each("remove", check_ids(ids), remove_error))
@@ -256,9 +280,9 @@ class Queue:
             for id, outcome in zip(ids, outcomes, strict=True)
         ]
 
-    def job(self, id: str, *, log: bool = False) -> JobInFull | None:
-        """Read a job's row, its place and, if asked, its log; None when it has no row."""
-        return self.runner.run(read_job(self.keys, self.runner.call(), check_id(id), with_log=log))
+    def job(self, id: str, *, log: bool = False, children: bool = False) -> JobInFull | None:
+        """Read a job's row, its place, who runs it; None when it has no row. See `echomq.Queue.job`."""
+        return drive(self.runner, self.keys, job_walk(self.keys, id, log=log, children=children))
 
     # --- the queue --------------------------------------------------------------------------
 
@@ -311,10 +335,30 @@ class Queue:
             browse(self.keys, call, state=state, offset=offset, count=count, reverse=reverse, lane=lane)
         )
 
+    def find(
+        self,
+        state: str,
+        *,
+        lane: str | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        **filters: Unpack[JobFilters],
+    ) -> Iterator[JobInFull]:
+        """Go through a state's jobs in full, in the order of their turn. See `echomq.Queue.find`."""
+        walk = find_walk(self.keys, state, filters, lane=lane, limit=limit, reverse=reverse)
+        return found(self.runner, self.keys, walk, State(state), lambda job: job)
+
+    def waits(self, *, lanes: int = 100) -> Waits:
+        """Tell how many jobs are in each state and lane, and how long the first has waited. See `echomq.Queue.waits`."""
+        return drive(self.runner, self.keys, waits_walk(self.keys, lanes))
+
+    def workers(self) -> list[WorkerInfo]:
+        """List the workers that are alive, and what they run. See `echomq.Queue.workers`."""
+        return drive(self.runner, self.keys, workers_walk(self.keys))
+
     def age(self) -> tuple[str, float] | None:
         """Answer the job next in turn and for how many seconds it has been ready; None when none is."""
-        oldest = self.runner.run(age(self.keys, self.runner.call()))
-        return None if oldest is None else (oldest[0], to_seconds(oldest[1]))
+        return next_in_turn(self.runner.run(age(self.keys, self.runner.call())))
 
     # --- control and recovery ---------------------------------------------------------------
 
@@ -338,6 +382,22 @@ class Queue:
     def repair(self, progress: Callable[[int], None] | None = None) -> RepairReport:
         """Bring rows, sets, logs, dedup keys and lanes together again. See `echomq.Queue.repair`."""
         return drive(self.runner, self.keys, repair_walk(self.keys), progress)
+
+    def drain(self, *, scheduled: bool = False, progress: Callable[[int], None] | None = None) -> int:
+        """Remove the jobs that are ready, or scheduled, too. See `echomq.Queue.drain`."""
+        return drive(self.runner, self.keys, drain_walk(self.keys, scheduled=scheduled), progress)
+
+    def trim(
+        self,
+        *,
+        dead_max: int | None = None,
+        dead_age: float | dt.timedelta | None = None,
+        done_max: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Drop the dead and the results that are too old or too many, now. See `echomq.Queue.trim`."""
+        walk = trim_walk(self.keys, dead_max=dead_max, dead_age=dead_age, done_max=done_max)
+        return drive(self.runner, self.keys, walk, progress)
 
     def obliterate(self, *, force: bool = False, progress: Callable[[int], None] | None = None) -> int:
         """Erase the queue, and answer how many jobs went. See `echomq.Queue.obliterate`."""

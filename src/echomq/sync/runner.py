@@ -28,6 +28,7 @@ from echomq.protocol.ids import new_tag
 from echomq.protocol.keys import QueueKeys
 from echomq.transitions.base import Call, Transition
 from echomq.transitions.scripts import Script
+from echomq.wire.client import NOTED_FOR, note_of_use
 from echomq.wire.packing import pack
 from echomq.wire.replies import Action, error_for, rule_for
 
@@ -76,6 +77,7 @@ class Runner:
         """Where connections come from."""
         self._patience = unavailable_after
         self._mine = _Mine()
+        self._noted: dict[str, float] = {}
 
     def call(self) -> Call:
         """Answer this thread's tag, for a call that is not remembered."""
@@ -119,6 +121,18 @@ class Runner:
             if rule_for(text).action not in {Action.RETRY, Action.RECONNECT}:
                 raise problem
             tries.pause(problem)
+
+    def note_use(self, keys: QueueKeys) -> None:
+        """Say that a queue is used, once an hour: for those who ask which queues there are. As well as it goes."""
+        now = time.monotonic()
+        if now < self._noted.get(keys.base, 0.0):
+            return
+        self._noted[keys.base] = now + NOTED_FOR
+        for command in note_of_use(keys, round(time.time() * 1000)):
+            try:
+                self._exchange(pack(command), _Tries(str(command[0]), 0.0))
+            except (redis.RedisError, OSError):  # nobody depends on it
+                return
 
     def _tag(self) -> str:
         mine = self._mine

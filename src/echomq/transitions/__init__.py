@@ -6,8 +6,9 @@ and the conformance kit. One module a verb, named as its script in `echomq/lua/`
 
 from __future__ import annotations
 
-from echomq.transitions.age import age
+from echomq.transitions.age import Head, Heads, age
 from echomq.transitions.base import MAX_CALL_BYTES, MAX_ITEMS, MAX_ROUND, Call, Multi, Transition
+from echomq.transitions.beat import Pulse, Running, beat
 from echomq.transitions.browse import Page, browse
 from echomq.transitions.cancel import CancelRequest, cancel
 from echomq.transitions.checkpoint import Checkpoint, checkpoint
@@ -44,12 +45,14 @@ from echomq.transitions.read_job import JobInFull, read_job
 from echomq.transitions.read_lanes import LanePage, LaneState, read_lanes
 from echomq.transitions.read_schedules import SchedulePage, read_schedules
 from echomq.transitions.read_settings import Settings, read_settings
+from echomq.transitions.read_workers import WorkerPage, read_workers
 from echomq.transitions.reap import reap
 from echomq.transitions.reassign import Reassignment, reassign
 from echomq.transitions.redrive import redrive
 from echomq.transitions.release import Release, release
 from echomq.transitions.remove import remove
 from echomq.transitions.repair import Look, repair
+from echomq.transitions.reprioritise import NewPriority, reprioritise
 from echomq.transitions.reschedule import NewTime, reschedule
 from echomq.transitions.resume import resume
 from echomq.transitions.ring import ring
@@ -65,6 +68,7 @@ from echomq.transitions.snooze import Snoozed, snooze
 from echomq.transitions.spawn import spawn
 from echomq.transitions.suspend import Suspension, suspend
 from echomq.transitions.trim import trim
+from echomq.transitions.update import NewPayload, update
 
 MULTI: dict[str, Multi] = {
     "enqueue": enqueue,
@@ -83,6 +87,8 @@ MULTI: dict[str, Multi] = {
     "redrive": redrive,
     "reassign": reassign,
     "reschedule": reschedule,
+    "reprioritise": reprioritise,
+    "update": update,
     "repair": repair,
     "suspend": suspend,
     "flow_deliver": flow_deliver,
@@ -113,6 +119,8 @@ __all__ = [
     "Firing",
     "ForeignNode",
     "Found",
+    "Head",
+    "Heads",
     "JobInFull",
     "LanePage",
     "LaneState",
@@ -121,16 +129,20 @@ __all__ = [
     "LogLine",
     "Look",
     "Multi",
+    "NewPayload",
+    "NewPriority",
     "NewTime",
     "Node",
     "Obliteration",
     "Page",
     "Progress",
+    "Pulse",
     "PutReply",
     "RateLimit",
     "Reassignment",
     "Release",
     "Renewal",
+    "Running",
     "SchedulePage",
     "ScheduleState",
     "Script",
@@ -140,7 +152,9 @@ __all__ = [
     "Taken",
     "Transition",
     "Walked",
+    "WorkerPage",
     "age",
+    "beat",
     "browse",
     "cancel",
     "checkpoint",
@@ -173,12 +187,14 @@ __all__ = [
     "read_lanes",
     "read_schedules",
     "read_settings",
+    "read_workers",
     "reap",
     "reassign",
     "redrive",
     "release",
     "remove",
     "repair",
+    "reprioritise",
     "reschedule",
     "resume",
     "ring",
@@ -191,4 +207,5 @@ __all__ = [
     "spawn",
     "suspend",
     "trim",
+    "update",
 ]

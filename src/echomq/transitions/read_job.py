@@ -8,6 +8,7 @@ import attrs
 
 from echomq.protocol.records import JobRecord, parse_row
 from echomq.transitions.base import Call, Transition
+from echomq.transitions.read_flow import Child
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
@@ -27,6 +28,17 @@ class JobInFull:
     priority; None when it is not there (a torn row)."""
     log: tuple[str, ...]
     """The log's lines, oldest first; empty unless asked for."""
+    worker: str | None = None
+    """The name of the worker that runs it; None: it does not run, or the worker has not been heard of for half a minute."""
+    children: tuple[Child, ...] = ()
+    """Its children, by name; empty unless asked for."""
+
+    @property
+    def lease_left(self) -> float | None:
+        """Seconds until its lease ends unless it is renewed, below 0 when it is over; None: it does not run."""
+        if self.score is None or self.record.row.get(b"state") != b"active":
+            return None
+        return (self.score - self.now_ms) / 1000
 
 
 def read_job(keys: QueueKeys, call: Call, id: str, *, with_log: bool = False) -> Transition[JobInFull | None]:
@@ -35,12 +47,13 @@ def read_job(keys: QueueKeys, call: Call, id: str, *, with_log: bool = False) ->
     def read(reply: Any) -> JobInFull | None:
         if not reply[1]:
             return None
-        now, flat, score, log = reply
+        now, flat, score, log, worker = reply
         return JobInFull(
             now_ms=int(now),
             record=parse_row(id, flat),
             score=float(score) if score else None,
             log=tuple(line.decode("utf-8", "replace") for line in log),
+            worker=worker.decode("utf-8", "replace") or None,
         )
 
     return Transition("read_job", keys, (call.client, 0, id, 1 if with_log else 0), read)

@@ -15,6 +15,7 @@ Theory of operation
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, final
@@ -27,10 +28,11 @@ from echomq.protocol.keys import QueueKeys
 from echomq.protocol.times import to_wait
 from echomq.transitions.base import Call, Transition
 from echomq.wire import forks
-from echomq.wire.calls import NumberedCall, RawCall, ScriptCall
+from echomq.wire.calls import Ignored, NumberedCall, RawCall, ScriptCall
 from echomq.wire.connection import Connection, Timing
 from echomq.wire.group import Group
 from echomq.wire.home import foreign, is_home
+from echomq.wire.packing import pack
 from echomq.wire.park import Park
 from echomq.wire.slots import Slot
 from echomq.wire.statistics import Statistics
@@ -45,6 +47,10 @@ CONTROL: Final = frozenset(
     {"claim", "extend", "complete", "fail", "release", "snooze", "end", "rate_limited", "suspend"}
 )
 """Verbs that a lease depends on: they have a connection of their own."""
+NOTED_FOR: Final = 3600.0
+"""Seconds after which it is said again that a queue is used."""
+FORGOTTEN_MS: Final = 90 * 86_400_000
+"""How long a queue that nobody uses is known, ms."""
 
 
 @final
@@ -70,6 +76,7 @@ class WireClient:
         self._beside: set[Connection] = set()
         self._slots: dict[tuple[str, str], Slot] = {}
         self._groups: dict[tuple[str, str], Group[Any]] = {}
+        self._noted: dict[str, float] = {}
         # `anyio.Event()` looks the loop up each time, which costs more than the event.
         self._new_event: type[anyio.Event] = type(anyio.Event())
         self._unusable: str | None = None
@@ -196,6 +203,20 @@ class WireClient:
         call = RawCall(args, self._new_event(), repeat=repeat)
         self._lane(keys, route).submit(call)
         return await call.result()
+
+    def note_use(self, keys: QueueKeys) -> None:
+        """Say that a queue is used, once an hour: for those who ask which queues there are. Nobody waits for it.
+
+        Delivery: best effort; lost with its connection, or where the ACL user may not write the key.
+        """
+        now = time.monotonic()
+        if now < self._noted.get(keys.base, 0.0):
+            return
+        self._noted[keys.base] = now + NOTED_FOR
+        at = round(time.time() * 1000)
+        submit = self._lane(None, "bulk").submit
+        for command in note_of_use(keys, at):
+            submit(Ignored(pack(command)))
 
     # --- connections of one's own -----------------------------------------------------------
 
@@ -328,6 +349,14 @@ class WireClient:
         stands = self._lanes[node, route].connected
         for hear in tuple(self.on_connect if stands else self.on_disconnect):
             hear()
+
+
+def note_of_use(keys: QueueKeys, at: int) -> tuple[tuple[str | int, ...], ...]:
+    """Spell the commands that say when a queue was used, Unix ms, and forget those that nobody has used for long."""
+    return (
+        ("ZADD", keys.known, "GT", at, keys.queue),
+        ("ZREMRANGEBYSCORE", keys.known, "-inf", at - FORGOTTEN_MS),
+    )
 
 
 def _route(verb: str) -> Route:

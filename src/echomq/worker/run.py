@@ -11,7 +11,8 @@ Theory of operation
                         heartbeat ----+    +---- control, watchdog      +---- timers
 
     The leases of a batch share one task (`batch`); all else is the same for each of them. Beside all this: housekeeping
-    (`pump`), recurring schedules (`timetable`), and what the queues have to tell others (`outbox`).
+    (`pump`), recurring schedules (`timetable`), what the queues have to tell others (`outbox`), and what they hear of the
+    worker (`beat`).
 
 If you change this
     Nothing in the core may wait without a bound for the server once the worker is stopping.
@@ -31,6 +32,7 @@ from echomq.errors import EchoMQError
 from echomq.flows import DEFAULT_LIMITS, FlowLimits
 from echomq.protocol.failures import holds
 from echomq.worker.batch import BatchRun, ItemScope
+from echomq.worker.beat import Beats
 from echomq.worker.burst import Burst
 from echomq.worker.calls import QueueCalls
 from echomq.worker.control import run_control
@@ -131,6 +133,7 @@ class Worker:
         )
         self._timetable = Timetable(self._queues.values())
         self._outbox = OutboxPump(self._queues.values())
+        self._beats = Beats(self._queues.values(), options, lambda: self._leases)
         self._processes = Processes(options.processes, cleanup=options.cleanup, result_limit=options.result_limit)
         self._means = Means(
             codec=codec,
@@ -230,6 +233,7 @@ class Worker:
                             self._pump,
                             self._timetable.run,
                             self._outbox.run,
+                            self._beats.run,
                             self._control,
                         )
                         for part in (*parts, *self._beside, self._resources.hold, self._claim):
@@ -429,6 +433,7 @@ class Worker:
             # A claim on its way may bring jobs, which are given back.
             async with anyio.create_task_group() as closing:
                 closing.start_soon(self._resources.close)
+                closing.start_soon(self._beats.go)
                 await self._claims_over.wait()
                 await self._settler.wait_below(1)
                 await self._intake.ring()

@@ -2,9 +2,14 @@
 -- defines: kept_done, kept_dead, trim_shelves
 local kept_done, kept_dead = 0, 0 -- jobs that this call has put there
 -- Drops up to so many results and dead; answers how many. Without a bound it is that of the call, whose last step it is.
-local function trim_shelves(bound)
-  local KEEP = 86400000 -- nothing that died within a day goes for number alone
+-- `wanted` are limits in place of the queue's, false for each that is not given.
+local function trim_shelves(bound, wanted)
+  -- Nothing that died within a day goes for number alone, unless that number was asked for.
+  local KEEP = wanted and wanted[2] and 0 or 86400000 --!guard keep-young
   local limits = call('HMGET', META, 'done_max', 'dead_max', 'dead_age')
+  for i = 1, 3 do
+    limits[i] = wanted and wanted[i] or limits[i] --!write wanted
+  end
   local gone = 0
   local function trim(state, count, most, goes)
     local over = call('ZCARD', P .. state) - most

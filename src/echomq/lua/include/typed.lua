@@ -3,7 +3,7 @@
 local OWN_TYPES = {
   pending = 'zset', active = 'zset', schedule = 'zset', dead = 'zset', done = 'zset', waiting = 'zset', ring = 'list',
   closed = 'zset', lanes = 'hash', schedules = 'zset', wake = 'list', events = 'stream', counts = 'hash',
-  outbox = 'zset', ['outbox:entries'] = 'hash',
+  outbox = 'zset', workers = 'zset', ['outbox:entries'] = 'hash',
 }
 -- Such a key stops whatever meets it, and what it should hold is told by the rows, or lost: it goes. Answers how many did.
 local function typed(key, kind)
