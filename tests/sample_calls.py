@@ -13,7 +13,10 @@ from echomq.transitions import (
     Firing,
     LocalNode,
     Look,
+    NewPayload,
+    NewPriority,
     NewTime,
+    Pulse,
     Reassignment,
 )
 
@@ -34,6 +37,10 @@ def items_of(verb: str, *ids: str) -> list[Any]:
             return [CancelRequest(id, "why") for id in ids]
         case "reschedule":
             return [NewTime(id, "+5") for id in ids]
+        case "update":
+            return [NewPayload(id, b"new") for id in ids]
+        case "reprioritise":
+            return [NewPriority(id, 3) for id in ids]
         case "repair":
             return [Look("job", id) for id in ids]
         case "flow_deliver":
@@ -50,6 +57,7 @@ def arguments_of(verb: str, id: str = "a") -> dict[str, Any]:
         "find": {"state": "pending"},
         "read_job": {"id": id},
         "read_lanes": {"names": ["lane"]},
+        "beat": {"pulse": Pulse(name="w", host="h", pid=1, up_ms=1, concurrency=1, running=0, jobs=())},
         "set_lane": {"lane": "lane", "settings": {"weight": "2"}},
         "obliterate": {"names": ["left"], "force": True},
         "read_schedules": {"names": ["nightly"]},

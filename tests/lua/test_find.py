@@ -65,7 +65,7 @@ def test_find_passes_a_row_by_that_cannot_be_read(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "argv",
     [
-        ("waiting", "", 0, 0, 1), ("nothing", "", 0, 0, 1), ("dead", "a", 0, 0, 1), ("dead", "", 0, -1, 1),
+        ("asleep", "", 0, 0, 1), ("nothing", "", 0, 0, 1), ("dead", "a", 0, 0, 1), ("dead", "", 0, -1, 1),
         ("dead", "", 0, "x", 1), ("dead", "", 0, 0, 0), ("dead", "", 0, 0, 1001), ("dead", "", 0, 0, "nan"),
     ],
 )  # fmt: skip

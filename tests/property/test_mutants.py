@@ -13,6 +13,7 @@ from tests.property.mutants import PLACES, Mutant, caught_by, mutants
 # One a verb, chosen among those whose loss would hurt most: (file, kind of mark, name of mark).
 CHOSEN = {
     "age": ("include/base", "guard", "version"),
+    "beat": ("beat", "guard", "beat-closing"),
     "browse": ("browse", "guard", "page"),
     "cancel": ("include/ask", "write", "cancel-request"),
     "checkpoint": ("checkpoint", "guard", "step-back"),
@@ -42,12 +43,14 @@ CHOSEN = {
     "read_lanes": ("read_lanes", "guard", "page"),
     "read_schedules": ("read_schedules", "bound", "schedules"),
     "read_settings": ("include/base", "guard", "version"),
+    "read_workers": ("read_workers", "bound", "read-workers"),
     "reap": ("include/reap", "bound", "max-stalls"),
     "reassign": ("reassign", "guard", "reassign-state"),
     "redrive": ("include/redrive", "guard", "redrive-dedup"),
     "release": ("include/place", "write", "holder"),
     "remove": ("remove", "guard", "remove-active"),
     "repair": ("repair", "guard", "repair-row"),
+    "reprioritise": ("reprioritise", "write", "reprioritise-place"),
     "reschedule": ("reschedule", "guard", "reschedule-state"),
     "resume": ("resume", "write", "resumed"),
     "ring": ("include/bell", "guard", "bell-paused"),
@@ -60,6 +63,7 @@ CHOSEN = {
     "suspend": ("suspend", "guard", "suspend-asked"),
     "snooze": ("include/bell", "guard", "bell-head"),
     "trim": ("include/shelf", "guard", "trim-young"),
+    "update": ("update", "write", "update-rest"),
 }
 
 RIGHTS = "only a server that refuses a right comes there; tests/lua/test_missing_rights.py holds it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from echomq._items import MAX_REASON, check_reason
-from echomq.morgue import find_walk
+from echomq.finding import find_walk
 from echomq.protocol.keys import QueueKeys
 
 
@@ -21,4 +21,4 @@ def test_reason_is_text_of_some_length() -> None:
 def test_error_filter_is_text() -> None:
     """Of the morgue: lone surrogates are named."""
     with pytest.raises(ValueError, match="error has lone surrogates, which are not text"):
-        next(find_walk(QueueKeys(queue="q"), {"error": "\ud800"}))
+        next(find_walk(QueueKeys(queue="q"), "dead", {"error": "\ud800"}))

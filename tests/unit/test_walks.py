@@ -9,7 +9,8 @@ import pytest
 
 from echomq import Rate
 from echomq._walks import STEP, Ask, At, Each, Query, Rows, Tell, Wait, walk_set
-from echomq.morgue import Pacer, dead_walk, find_walk
+from echomq.finding import find_walk
+from echomq.morgue import Pacer, dead_walk
 from echomq.protocol.ids import mint
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.refusals import Verdict
@@ -177,7 +178,7 @@ def test_redrive_walk_waits_between_its_jobs() -> None:
 
 def test_find_walk_reads_only_what_was_dead_at_its_beginning() -> None:
     """By the server's clock, the filter's age taken off."""
-    walk = find_walk(KEYS, {"task": "t", "error": "x", "older": 2})
+    walk = find_walk(KEYS, "dead", {"task": "t", "error": "x", "older": 2})
     next(walk)
     step = walk.send(Found(now_ms=10_000, total=1, examined=1, ids=()))
     assert isinstance(step, Ask)
@@ -201,7 +202,7 @@ def test_find_walk_reads_only_what_was_dead_at_its_beginning() -> None:
 def test_filters_that_do_not_fit_are_refused(filters: Any, error: type[Exception], shown: str) -> None:
     """Before anything is sent."""
     with pytest.raises(error, match=shown):
-        find_walk(KEYS, filters)
+        find_walk(KEYS, "dead", filters)
     with pytest.raises(error, match=shown):
         dead_walk(KEYS, "redrive", filters, None, None, lambda: 0.0)
 

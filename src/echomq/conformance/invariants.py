@@ -152,6 +152,15 @@ def _beside(snap: Snapshot, suffix: str, entry: Entry, what: str) -> Iterator[st
         yield f"{suffix} has no row"
 
 
+def _passing(head: str, rest: str) -> str | None:
+    """Answer the type of a key that goes by itself; None: it is none of those."""
+    if (head == "once" and rest.count(":") == 1) or (head == "delivered" and rest):
+        return "string"
+    if head == "worker" and rest:
+        return "hash"
+    return "zset" if head == "workers" and not rest else None
+
+
 def _owners(snap: Snapshot) -> Iterator[str]:
     """No key is without an owner."""
     for suffix, entry in snap.entries.items():
@@ -173,9 +182,9 @@ def _owners(snap: Snapshot) -> Iterator[str]:
             row = snap.row(entry.value)
             if not entry.ttl and not (row.get("dedup") == rest and row.get("state") in _LIVE):
                 yield f"{suffix} names {entry.value}, which is no live job of that key, and never goes"
-        elif (head == "once" and rest.count(":") == 1) or (head == "delivered" and rest):
-            if entry.kind != "string" or not entry.ttl:
-                yield f"{suffix} never goes"
+        elif (kind := _passing(head, rest)) is not None:
+            if entry.kind != kind or not entry.ttl:
+                yield f"{suffix} is a {entry.kind}{'' if entry.ttl else ' that never goes'}"
         else:
             yield f"{suffix} is a key that nobody owns"
 

@@ -34,7 +34,7 @@ from echomq.conformance.stage import Stage, spell
 from echomq.protocol.ids import mint
 from echomq.protocol.records import NewJob
 from echomq.protocol.states import State
-from echomq.transitions import CancelRequest, NewTime, Script
+from echomq.transitions import CancelRequest, NewPayload, NewPriority, NewTime, Script
 
 PICK: Final = st.integers(0, 255)
 PICKS: Final = st.lists(PICK, min_size=1, max_size=4)
@@ -45,6 +45,8 @@ LIKELY: Final = {
     "remove": (State.DEAD, State.DONE, State.SCHEDULE),
     "redrive": (State.DEAD,),
     "reschedule": (State.SCHEDULE, State.PENDING),
+    "update": (State.PENDING, State.SCHEDULE, State.DEAD),
+    "reprioritise": (State.PENDING, State.SCHEDULE, State.DEAD),
 }
 OPERATORS: Final = tuple(LIKELY)
 ROUNDS: Final = ("promote", "reap", "trim", "ring")
@@ -166,8 +168,13 @@ class Spine(Stage):
 
     @rule(client=CLIENT, verb=st.sampled_from(OPERATORS), picks=PICKS)
     def operate(self, client: int, verb: str, picks: list[int]) -> None:
-        """Cancel, remove, redrive and reschedule, also what cannot be."""
-        make = {"cancel": self.cancelling, "reschedule": self.new_time}.get(verb, lambda id, _: id)
+        """Cancel, remove, redrive, reschedule, update and reprioritise, also what cannot be."""
+        make = {
+            "cancel": self.cancelling,
+            "reschedule": self.new_time,
+            "update": self.new_payload,
+            "reprioritise": self.new_priority,
+        }.get(verb, lambda id, _: id)
         items = [make(self.choose(pick, *LIKELY[verb]), pick) for pick in picks]
         run = getattr(model_verbs, verb)
         expected = [run(self.model, item) for item in items]
@@ -183,6 +190,14 @@ class Spine(Stage):
     def new_time(self, id: str, pick: int) -> NewTime:
         """Give a job another time: now, or a year ahead."""
         return NewTime(id, ("0", f"+{YEAR_MS}", "1", f"+{YEAR_MS}")[pick % 4])
+
+    def new_payload(self, id: str, pick: int) -> NewPayload:
+        """Give a job a payload of some length."""
+        return NewPayload(id, b"u" * (pick * 2))
+
+    def new_priority(self, id: str, pick: int) -> NewPriority:
+        """Give a job a priority, or none."""
+        return NewPriority(id, pick % 5 - 2)
 
     @precondition(lambda self: self.model.paused)
     @rule(client=CLIENT)
@@ -247,8 +262,8 @@ class Spine(Stage):
         state, task = (State.PENDING, State.SCHEDULE, State.DEAD, State.DONE)[pick % 4], ("", "b")[pick % 2]
         found = driver.plain("find", state=str(state), lane=lane, of_lane=True, task=task, error="E" * (pick % 8 == 2))
         self.expect("find", sorted(found.ids), self.fitting(state, lane, task, failed=pick % 8 == 2))
-        age = driver.plain("age")
-        self.expect("age", age and age[0], ready[0].id if ready else None)
+        head = driver.plain("age").pending
+        self.expect("age", head.id, ready[0].id if ready else None)
         self.unchanged = True
 
     def fitting(self, state: State, lane: str, task: str, *, failed: bool) -> list[str]:

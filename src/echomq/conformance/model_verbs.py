@@ -13,6 +13,7 @@ import attrs
 
 from echomq.conformance.model import Queue
 from echomq.conformance.model_job import Job
+from echomq.protocol.payloads import payload_fields
 from echomq.protocol.records import NewJob
 from echomq.protocol.states import State
 from echomq.transitions.cancel import CancelRequest
@@ -26,8 +27,10 @@ from echomq.transitions.progress import Progress
 from echomq.transitions.rate_limited import Closing
 from echomq.transitions.reassign import Reassignment
 from echomq.transitions.release import Release
+from echomq.transitions.reprioritise import NewPriority
 from echomq.transitions.reschedule import NewTime
 from echomq.transitions.snooze import Snoozed
+from echomq.transitions.update import NewPayload
 
 Fenced = Completion | Renewal | Failure | Release | Snoozed | Ending | Closing | Progress | Checkpoint | LogLine
 _ENDED: Final = frozenset({State.DEAD, State.DONE})
@@ -295,6 +298,42 @@ def reschedule(queue: Queue, item: NewTime) -> str:
         queue.go(job, "reschedule", target)
     job.nonce = None
     return "ok"
+
+
+def update(queue: Queue, item: NewPayload) -> str:
+    """Give a job that waits, or is dead, another payload."""
+    job = queue.jobs.get(item.id)
+    if job is None:
+        return "EMQGONE"
+    if job.state in {State.ACTIVE, State.DONE}:
+        return f"EMQSTATE {job.state}"
+    pieces = iter(payload_fields(item.payload))
+    job.fields = {name: value for name, value in job.fields.items() if not name.startswith("payload")}
+    job.fields |= {_text(name): _text(value) for name, value in zip(pieces, pieces, strict=True)}
+    _stays(job, "update")
+    return "ok"
+
+
+def reprioritise(queue: Queue, item: NewPriority) -> str:
+    """Give a job that waits, or is dead, another priority."""
+    job = queue.jobs.get(item.id)
+    if job is None:
+        return "EMQGONE"
+    if job.state in {State.ACTIVE, State.DONE}:
+        return f"EMQSTATE {job.state}"
+    job.priority = item.priority
+    job.fields.pop("priority", None)
+    job.fields |= {"priority": str(item.priority)} if item.priority else {}
+    _stays(job, "reprioritise")
+    return "ok"
+
+
+def _stays(job: Job, verb: str) -> None:
+    """Note a change that moves nothing: who held the job does no more."""
+    marks = (job.due, job.expired)
+    job.move(verb, job.state)
+    job.due, job.expired = marks
+    job.nonce = None
 
 
 def reassign(queue: Queue, item: Reassignment) -> str:

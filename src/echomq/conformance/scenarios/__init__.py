@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from echomq.conformance.scenarios import (  # noqa: F401 - importing them registers them
     alerts,
+    alive,
     calls,
+    changing,
     claiming,
     crossing,
     dedup,

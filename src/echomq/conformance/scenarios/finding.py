@@ -21,7 +21,7 @@ def finds(b: Bench) -> None:
         b.expect("nothing", b.worker.plain("find", state="dead").ids, ())
         b.expect("a thousand", b.worker.plain("find", state="dead", bound=1000).total, 0)
     for bad in (
-        ("waiting", "", 0, 0, 1),
+        ("asleep", "", 0, 0, 1),
         ("", "", 0, 0, 1),
         ("dead", "a", 0, 0, 1),
         ("dead", "", 0, -1, 1),

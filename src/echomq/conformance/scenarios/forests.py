@@ -9,7 +9,7 @@ from echomq.conformance.scenarios.registry import scenario
 from echomq.protocol.kin import Policy
 from echomq.protocol.records import NewJob
 from echomq.protocol.words import pack_words
-from echomq.transitions import ForeignNode, LocalNode, Look, NewTime, Reassignment
+from echomq.transitions import ForeignNode, LocalNode, Look, NewPayload, NewPriority, NewTime, Reassignment
 
 NOBODY = "JOB00000000001"
 
@@ -102,6 +102,14 @@ def refusals(b: Bench) -> None:
     b.refuses("reschedule", "EMQSTATE waiting", b.on, "reschedule", NewTime(it.parent, "+5"))
     b.refuses("reassign", "EMQSTATE waiting", b.on, "reassign", Reassignment(it.parent, "a"))
     b.refuses("redrive", "EMQSTATE waiting", b.on, "redrive", it.parent)
+    b.expect("found", b.worker.plain("find", state="waiting").ids, (it.parent,))
+    b.expect("its place", b.worker.plain("read_job", it.parent).score, b.score("waiting", it.parent))
+    head = b.worker.plain("age").waiting
+    b.expect("waits", (head.jobs, head.id, 0 <= head.ms < 60_000), (1, it.parent, True))
+    changes = (b.on("update", NewPayload(it.parent, b"x")), b.on("reprioritise", NewPriority(it.parent, 3)))
+    b.expect(
+        "changed", (changes, b.row(it.parent)["payload"], b.row(it.parent)["priority"]), ((["ok"], ["ok"]), "x", "3")
+    )
     other = f.family("1", delay_ms=YEAR_MS)
     b.expect("drained", b.producer.plain("drain"), 1)
     b.expect("the child only", (b.state(it["0"]), b.state(it.parent), b.state(other.parent)), ("", "dead", "waiting"))

@@ -502,7 +502,7 @@ def drain_torn(b: Bench) -> None:
 def reading(b: Bench) -> None:
     first = fill(b, "a", "", "b", "b")
     b.expect("counts", b.worker.plain("counts").pending, 4)
-    b.expect("ready", b.worker.plain("age")[0], first[1])
+    b.expect("ready", (b.worker.plain("age").pending.id, b.worker.plain("age").pending.jobs), (first[1], 4))
     page = b.worker.plain("browse", state="pending", lane="b", reverse=True)
     b.expect("browse", [(row.id, row.lane) for row, _ in page.jobs], [(first[3], "b"), (first[2], "b")])
     b.expect("of none", [row.id for row, _ in b.worker.plain("browse", state="pending").jobs], [first[1]])
@@ -515,9 +515,9 @@ def reading(b: Bench) -> None:
     b.expect("score", b.worker.plain("read_job", first[2]).score, b.score("active", first[2]))
     b.refuses("dead", "EMQKIND state", b.worker.plain, "browse", state="dead", lane="b")
     b.refuses("done", "EMQKIND state", b.worker.plain, "browse", state="other")
-    b.expect("age", b.worker.plain("age")[0], first[3])
+    b.expect("age", b.worker.plain("age").pending.id, first[3])
     b.on("remove", first[3])
-    b.expect("closed lanes have no next", b.worker.plain("age"), None)
+    b.expect("closed lanes have no next", b.worker.plain("age").pending.id, None)
 
 
 @scenario("age looks past fifteen emptied lanes, and no further", 25)
@@ -526,8 +526,8 @@ def age_of_emptied(b: Bench) -> None:
         gone = fill(b, *(f"{n:02}" for n in range(emptied)))
         id = b.add(lane="live")
         b.on("remove", *gone)
-        seen = b.worker.plain("age")
-        b.expect(f"behind {emptied}", seen and seen[0], id if emptied == 15 else None)
+        seen = b.worker.plain("age").pending
+        b.expect(f"behind {emptied}", seen.id, id if emptied == 15 else None)
         b.ground.end_all()
 
 

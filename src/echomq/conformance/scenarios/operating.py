@@ -6,7 +6,7 @@ from echomq.conformance.bench import Bench
 from echomq.conformance.items import YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
 from echomq.protocol.records import NewJob
-from echomq.transitions import CancelRequest, Failure
+from echomq.transitions import CancelRequest, Failure, Head
 
 
 @scenario("cancel ends what does not run, asks what runs, and refuses what has ended", 17, 50)
@@ -194,8 +194,8 @@ def reads(b: Bench) -> None:
         b.expect("browse", ([job.id for job, _ in page.jobs], page.total), (ids[2:4], 4))
         page = b.worker.plain("browse", state="pending", offset=0, count=2, reverse=True)
         b.expect("backwards", [job.id for job, _ in page.jobs], [ids[4], ids[3]])
-        id, age = b.worker.plain("age")
-        b.expect("age", (id, 0 <= age < 60_000), (ids[1], True))
+        head = b.worker.plain("age").pending
+        b.expect("age", (head.jobs, head.id, 0 <= head.ms < 60_000), (4, ids[1], True))
     for options in ({"count": 0}, {"count": 257}, {"offset": -1}):
         b.refuses(str(options), "EMQKIND offset or count", b.worker.plain, "browse", state="pending", **options)
     b.refuses("no such state", "EMQKIND state", b.worker.plain, "browse", state="asleep")
@@ -205,5 +205,44 @@ def reads(b: Bench) -> None:
 def reads_nothing(b: Bench) -> None:
     with b.unchanged():
         b.expect("pending", b.worker.plain("counts").pending, 0)
-        b.expect("age", b.worker.plain("age"), None)
+        b.expect("age", b.worker.plain("age").pending, Head(0, None, 0))
         b.expect("browse", b.worker.plain("browse", state="dead").total, 0)
+
+
+@scenario("age tells the first of each state, how many there are, and for how long it has been so")
+def ages(b: Bench) -> None:
+    running = [b.add() for _ in range(4)]
+    for _ in running:
+        b.take()
+    later, dead, done = b.add(delay_ms=YEAR_MS), b.add(), b.add(result_ttl_ms=60_000)
+    b.bury(dead)
+    b.settle("complete", b.take())
+    now = b.clock()
+    for n, id in enumerate(running):
+        b.rescore("active", id, now + 100_000 + n)
+    for n, id in enumerate((running[1], running[3])):
+        b.server.hset(b.keys.job(id), "since", now - 50_000 - n * 30_000)
+    b.server.hset(b.keys.job(running[0]), "since", "none")
+    b.rescore("dead", dead, now - 40_000)
+
+    def seen(sample: int) -> dict[str, tuple[int, str | None, int]]:
+        with b.unchanged():
+            heads = b.worker.plain("age", sample=sample)
+        names = ("pending", "active", "schedule", "waiting", "dead", "done")
+        found = ((name, getattr(heads, name)) for name in names)
+        return {name: (head.jobs, head.id, head.ms // 20_000) for name, head in found}
+
+    b.expect("one without a moment", seen(1)["active"], (4, running[0], 0))
+    b.server.hset(b.keys.job(running[0]), "since", now)
+    b.expect("pending", seen(1)["pending"], (0, None, 0))
+    b.expect("not asked for", seen(0)["active"], (4, None, 0))
+    b.expect("of three", seen(3)["active"], (4, running[1], 2))
+    b.expect("of all", (seen(4)["active"], seen(256)["active"]), ((4, running[3], 4), (4, running[3], 4)))
+    b.expect("waiting", seen(0)["waiting"], (0, None, 0))
+    b.expect("dead", seen(0)["dead"], (1, dead, 2))
+    b.expect("kept", seen(0)["done"], (1, done, -3))
+    b.due(later)
+    b.rescore("schedule", later, b.clock() - 30_000)
+    b.expect("overdue", seen(0)["schedule"], (1, later, 1))
+    for bad in (-1, 257, "x"):
+        b.refuses(str(bad), "EMQKIND age", b.worker.bare, "age", bad)

@@ -132,8 +132,8 @@ def closing(b: Bench) -> None:
 @scenario("only what adds work or data is refused by a full server; reads write nothing", 10)
 def flags(b: Bench) -> None:
     reads = {"age", "browse", "counts", "find"}
-    reads |= {"read_flow", "read_job", "read_lanes", "read_schedules", "read_settings"}
-    adding = {"enqueue", "checkpoint", "log", "schedule_put", "schedule_fire", "flow_add", "spawn"}
+    reads |= {"read_flow", "read_job", "read_lanes", "read_schedules", "read_settings", "read_workers"}
+    adding = {"enqueue", "checkpoint", "log", "schedule_put", "schedule_fire", "flow_add", "spawn", "update"}
     for verb in ALL_VERBS:
         script = b.producer.scripts.get(verb) or load(verb)
         expected = "#!lua flags=no-writes" if verb in reads else "#!lua" if verb in adding else "#!lua flags=allow-oom"

@@ -115,6 +115,24 @@ def dead_age(b: Bench) -> None:
     b.expect("unset again", b.worker.plain("trim"), 0)
 
 
+@scenario("trim keeps to limits that it is given: a number of dead is then kept to, however young they are", 35)
+def trim_wanted(b: Bench) -> None:
+    b.configure(dead_max="1", done_max="9")
+    ids, kept = _bury(b, 4), _complete(b, *(80_000 + n for n in range(4)))
+    b.expect("by the settings", b.worker.plain("trim"), 0)
+    b.expect("of results", b.worker.plain("trim", done_max=3), 1)
+    b.expect("the soonest to go", list(b.look().zset("done")), kept[1:])
+    b.expect("of the dead", b.worker.plain("trim", dead_max=2), 2)
+    b.expect("the oldest", list(b.look().zset("dead")), ids[2:])
+    b.rescore("dead", ids[2], b.clock() - 50_000)
+    b.expect("by age", (b.worker.plain("trim", dead_age_ms=60_000), b.worker.plain("trim", dead_age_ms=40_000)), (0, 1))
+    b.expect("none at all", b.worker.plain("trim", done_max=0, dead_max=0), 4)
+    b.expect("counted", b.count("trimmed"), 8)
+    b.expect("the settings stay", (b.look().hash("meta")["dead_max"], b.look().hash("meta")["done_max"]), ("1", "9"))
+    for bad in (("-1", "", ""), ("", "x", ""), ("", "", "0.5"), ("", "", "3162240000001")):
+        b.refuses(str(bad), "EMQKIND trim", b.worker.bare, "trim", 10, *bad)
+
+
 @scenario("a job that died just a day or just too long ago goes")
 def dead_edges(b: Bench) -> None:
     for age, most in ((DAY_MS, "1"), (90 * DAY_MS, "")):
