@@ -8,12 +8,12 @@ import anyio
 import pytest
 import redis
 
-from echomq import App, Client, InvalidJobError, JobNotFoundError, JobStateError, Queue, flow, sync
+from echomq import App, Client, InvalidJobError, JobNotFoundError, JobStateError, Queue, flow, open_client, sync
 from echomq.conformance.invariants import violations
 from echomq.conformance.snapshot import take
 from echomq.protocol.records import NewJob
 from echomq.transitions import Completion
-from tests.integration.working import claim_one, complete, fail
+from tests.integration.working import claim_one, complete, fail, until
 
 pytestmark = pytest.mark.anyio
 
@@ -279,6 +279,28 @@ async def test_job_in_full_tells_its_lease_and_its_children(client: Client, app:
     bare = await queue.job(added.id)
     assert bare is not None
     assert bare.children == ()
+
+
+async def test_use_is_noted_once_and_never_in_the_way(
+    client: Client, queue: Queue, redis_client: redis.Redis, server_url: str
+) -> None:
+    """Neither by a key of another type nor by one that a user may not write."""
+    key = queue.keys.known
+    await queue.enqueue(b"")
+    await until(lambda: redis_client.zscore(key, queue.name))
+    redis_client.zrem(key, queue.name)
+    await queue.enqueue(b"")
+    await client.wire.command("PING")
+    assert redis_client.zscore(key, queue.name) is None
+    prefixed = f"{queue.name}"[:60].replace("_", "-")
+    async with open_client(server_url, prefix=prefixed) as other:
+        redis_client.set(f"{prefixed}:queues", "no set")  # as good as one that may not be written
+        try:
+            handle = await other.queue("q").enqueue(b"")
+            assert handle.admitted
+        finally:
+            await other.queue("q").obliterate(force=True)
+            redis_client.delete(f"{prefixed}:queues")
 
 
 def test_admin_verbs_block_too(sync_client: sync.Client, queue_name: str) -> None:

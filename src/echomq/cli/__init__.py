@@ -11,6 +11,9 @@ from __future__ import annotations
 import click
 
 from echomq.cli.cancel import cancel
+from echomq.cli.changing import reprioritise, update
+from echomq.cli.clearing import drain, trim
+from echomq.cli.fleet import queues, workers
 from echomq.cli.flow import flow
 from echomq.cli.going import pause, promote, reschedule, resume
 from echomq.cli.morgue import dead, redrive
@@ -24,5 +27,8 @@ def main() -> None:
     """Look after the queues of echomq."""
 
 
-for command in (cancel, dead, flow, obliterate, pause, promote, redrive, repair, reschedule, resume, schedules):
+for command in (
+    cancel, dead, drain, flow, obliterate, pause, promote, queues, redrive, repair, reprioritise, reschedule, resume, schedules,
+    trim, update, workers,
+):  # fmt: skip
     main.add_command(command)

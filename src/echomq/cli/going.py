@@ -50,7 +50,7 @@ async def reschedule(
         raise click.UsageError(f"say either --delay or --at ({'neither is' if at is None else 'both are'} given)")
     moment = None if at is None else _moment(at)
     outcomes = await client.queue(queue).reschedule(map(check_id, ids), delay=delay, at=moment)
-    _answer(out, ids, outcomes, "rescheduled")
+    answer_each(out, ids, outcomes, "rescheduled")
 
 
 @click.command("promote")
@@ -60,7 +60,7 @@ async def reschedule(
 async def promote(client: Client, out: Output, *, ids: tuple[str, ...], queue: str) -> None:
     """Let scheduled JOBs run now; those that are ready stay so."""
     outcomes = await client.queue(queue).promote(map(check_id, ids))
-    _answer(out, ids, outcomes, "promoted")
+    answer_each(out, ids, outcomes, "promoted")
 
 
 def _moment(text: str) -> dt.datetime:
@@ -78,7 +78,7 @@ def _moment(text: str) -> dt.datetime:
     return moment
 
 
-def _answer(out: Output, ids: tuple[str, ...], outcomes: list[EchoMQError | None], done: str) -> None:
+def answer_each(out: Output, ids: tuple[str, ...], outcomes: list[EchoMQError | None], done: str) -> None:
     """Say what became of each job; one that failed fails the command, and no other."""
     if out.as_json:
         out.json([
