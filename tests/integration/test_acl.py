@@ -28,11 +28,13 @@ FLOWS = {"flow_add", "flow_take", "flow_done", "flow_deliver", "flow_walk", "rea
 READS_AND_ORDERS = FLOWS | {
     "enqueue", "cancel", "remove", "redrive", "pause", "resume", "configure", "counts", "read_job", "browse", "age",
     "reassign", "drain", "set_lane", "read_lanes", "read_settings", "reschedule", "find", "repair", "obliterate",
-    "read_schedules", "schedule_put", "schedule_pause", "schedule_remove", "schedule_fire",
+    "read_schedules", "schedule_put", "schedule_pause", "schedule_remove", "schedule_fire", "update", "reprioritise", "trim",
+    "read_workers",
 }  # fmt: skip
 WORKS = FLOWS | {
     "claim", "extend", "complete", "fail", "release", "snooze", "end", "rate_limited", "progress", "checkpoint", "log", "trim",
     "ring", "counts", "configure", "read_schedules", "schedule_fire", "schedule_put", "spawn", "suspend", "read_job",
+    "beat",
 }  # fmt: skip
 
 
@@ -213,6 +215,15 @@ async def recover(queue: echomq.Queue) -> None:
     assert (await queue.cancel_where(task="later")).cancelled == 2
     assert [line async for line in both[0].logs()] == []
     assert [job async for job in queue.dead.find()] == []
+    waiting = await queue.enqueue(b"", lane="a")
+    await queue.update(waiting.id, b"x" * 100)
+    assert await queue.reprioritise([waiting.id], priority=3) == [None]
+    assert [job.record.id async for job in queue.find("pending", lane="a")] == [waiting.id]
+    assert (await queue.waits()).pending.jobs >= 1
+    await queue.workers()
+    await queue.trim(done_max=0)
+    assert await queue.drain(scheduled=True) >= 1
+    both = [await queue.enqueue(b"", task="later", lane=lane) for lane in ("", "a")]
     assert await queue.dead.redrive() == 0
     await queue.enqueue(b"", lane="a")
     assert (await queue.repair()).unknown == ()
@@ -247,6 +258,7 @@ def test_acl_lists_are_those_of_the_scripts(name: str, verbs: set[str]) -> None:
         "info",
         "scan",
         "zscan",
+        "zremrangebyscore",
     }
     listed = {right[1:] for right in RIGHTS[name] if right.startswith("+")} - own
     called = {
@@ -289,7 +301,8 @@ async def _enqueue_and_wait(place: Place) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("right", "warning"), [
-    ("blpop", "park_failed"), ("subscribe", "cancel_channel_failed"), ("info", "eviction_policy_unknown"), ("client|setinfo", None),
+    ("blpop", "park_failed"), ("subscribe", "cancel_channel_failed"), ("info", "eviction_policy_unknown"), ("pexpire", "beat_failed"),
+    ("client|setinfo", None),
 ])  # fmt: skip
 async def test_acl_worker_goes_without_what_it_can_spare(place: Place, right: str, warning: str | None) -> None:
     """Without the doorbell, the cancel channel or INFO a worker warns and works."""

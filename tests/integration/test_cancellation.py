@@ -249,6 +249,15 @@ CASES = {
     "Queue.remove": Case(World.pending, lambda w, h: w.queue.remove([h.id]), frozenset({"pending", ""})),
     "Queue.redrive": Case(World.dead, lambda w, h: w.queue.redrive([h.id]), frozenset({"dead", "pending"})),
     "Queue.reassign": Case(World.pending, lambda w, h: w.queue.reassign([h.id], lane=""), frozenset({"pending"})),
+    "Queue.update": Case(World.pending, lambda w, h: w.queue.update(h.id, b"[[2],{}]"), frozenset({"pending"})),
+    "Queue.reprioritise": Case(
+        World.pending, lambda w, h: w.queue.reprioritise([h.id], priority=3), frozenset({"pending"})
+    ),
+    "Queue.drain": Case(World.pending, lambda w, _: w.queue.drain(scheduled=True), frozenset({"pending", ""})),
+    "Queue.trim": Case(World.dead, lambda w, _: w.queue.trim(dead_max=0), frozenset({"dead", ""})),
+    "Queue.waits": Case(World.pending, lambda w, _: w.queue.waits()),
+    "Queue.workers": Case(World.pending, lambda w, _: w.queue.workers()),
+    "Client.queues": Case(World.pending, lambda w, _: w.app.client.queues()),
     "Lane.drain": Case(World.pending, lambda w, _: w.queue.lane("").drain(), frozenset({"pending", ""})),
     "Lane.info": Case(World.pending, lambda w, _: w.queue.lane("acme").info()),
     "Lanes.page": Case(World.pending, lambda w, _: w.queue.lanes.page()),

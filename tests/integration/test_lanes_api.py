@@ -102,7 +102,7 @@ async def test_drain_takes_the_lanes_ready_jobs_only(
     client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In rounds, told of; what runs, is scheduled, or waits elsewhere stays."""
-    monkeypatch.setattr("echomq.lanes.MAX_ROUND", 10)
+    monkeypatch.setattr("echomq.clearing.MAX_ROUND", 10)
     await queue.enqueue(b"runs", lane="acme")
     await claim_one(client, queue)
     await queue.enqueue(b"later", lane="acme", delay=60)
@@ -125,7 +125,7 @@ async def test_drain_takes_the_lanes_ready_jobs_only(
 
 async def test_drain_ends_under_load(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as were there at the start are gone, though others come as fast."""
-    monkeypatch.setattr("echomq.lanes.MAX_ROUND", 10)
+    monkeypatch.setattr("echomq.clearing.MAX_ROUND", 10)
     await queue.enqueue_many([b""] * 25, lane="acme")
 
     async def progress(_: int) -> None:
@@ -214,7 +214,7 @@ def test_sync_lanes_have_the_same_verbs(
     sync_client: sync.Client, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each answers what its sibling does."""
-    monkeypatch.setattr("echomq.sync.lanes.MAX_ROUND", 10)
+    monkeypatch.setattr("echomq.clearing.MAX_ROUND", 10)
     queue = sync_client.queue(queue_name)
     lane = queue.lane("acme")
     assert lane.configure(weight=3, limit=2, rate=Rate(7, burst=2))
