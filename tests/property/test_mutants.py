@@ -147,6 +147,7 @@ EQUIVALENT = {
     "flow_walk: guard revive-failed: without `how == 'detached'`": "its policy is another, and it has no reason",
     "flow_walk: guard reconcile-held: never": "its children are found to wait with it, or word to them is unsent; it costs a walk",
     "flow_walk: guard reconcile-settled: without `over`": "a look in between finds it ready, or not yet",
+    "age: guard longest: `>=` for `>`": "of two that have run for just as long either is as good",
     "obliterate: guard gone-sweep: without `children`": "without children none are open",
     "obliterate: write gone-told: without `fine`": "an error names neither parent nor children",
     "obliterate: write gone-told: without `FLOWS`": "without flows there are neither parents nor children",

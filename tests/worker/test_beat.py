@@ -75,7 +75,7 @@ async def test_beats_are_no_part_of_a_queue_that_is_erased(
         async with running(app):
             await work.enqueue()
             await seen(queue, lambda worker: True)
-            assert violations(take(redis_client, queue.keys, at_once=True)) == []
+            assert violations(take(redis_client, queue.keys, at_once=True), awake=1) == []
             await queue.obliterate(force=True)
             await until(lambda: redis_client.exists(queue.keys.workers))
             left = take(redis_client, queue.keys, at_once=True).entries
