@@ -130,6 +130,10 @@ lanes: $(STAMP) ## what lanes and limits promise: turns, shares, cost by lanes, 
 flows: $(STAMP) ## a parent of 10,000 children beside plain jobs, and a chain from link to link
 	$(PY) benchmarks/flows.py $(ARGS)
 
+.PHONY: events
+events: $(STAMP) ## what events cost: jobs drained with none, failures and all of them kept, and followed
+	$(PY) benchmarks/events.py $(ARGS)
+
 .PHONY: delayed
 delayed: $(STAMP) ## a million delayed jobs: enqueue, promote, list, obliterate, while another client pings
 	$(PY) benchmarks/delayed.py $(ARGS)

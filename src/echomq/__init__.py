@@ -11,7 +11,7 @@ What a program needs stands here; what one rarely needs, in the modules named be
 #   transitions/  the Python half of each script, same names
 #   wire/         the connection: implicit pipelining, group commit, reconnects; knows sockets and the driver
 #   recurrence/   when a recurring schedule has its slots: pure
-#   client queue lanes limits flows schedules results following finding sweeps clearing morgue repairs waits workers tasks app
+#   client queue lanes limits flows schedules results following events finding sweeps clearing morgue repairs waits workers tasks app
 #   batches verdicts backoff job sync/
 #                 what an application calls
 #   worker/       the runtime: intake, leases, heartbeats, settling, shutdown
@@ -69,6 +69,7 @@ from echomq.errors import (
     TooManyClientsError,
     UnavailableError,
 )
+from echomq.events import Event, EventStream, Gap
 from echomq.finding import JobFilters
 from echomq.flow_handles import FlowHandle, Flows, GroupHandle
 from echomq.flow_tree import FlowTree, TreeLimits
@@ -120,6 +121,8 @@ __all__ = [
     "EncodeError",
     "EnqueueOptions",
     "EnqueueStream",
+    "Event",
+    "EventStream",
     "EvictionPolicyError",
     "Exponential",
     "Fixed",
@@ -129,6 +132,7 @@ __all__ = [
     "FlowTree",
     "Flows",
     "Followed",
+    "Gap",
     "Group",
     "GroupHandle",
     "HandlerCall",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
+from echomq._events import history_walk, new_reader
 from echomq._items import check_page
 from echomq._queue_base import QueueBase
 from echomq._walks import drive
 from echomq.clearing import drain_walk, trim_walk
+from echomq.events import EventStream
 from echomq.finding import FoundJobs, find_walk
 from echomq.lanes import Lane, Lanes
 from echomq.limits import QueueOptions, QueueSettings, spell_queue
 from echomq.morgue import Morgue
+from echomq.protocol.ids import check_id
 from echomq.protocol.states import State
 from echomq.repairs import RepairReport, obliterate_walk, repair_walk
 from echomq.sweeps import CancelReport, cancel_walk
@@ -31,8 +34,9 @@ from echomq.workers import workers_walk
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
+    from echomq._events import Event, Since
     from echomq.finding import JobFilters
     from echomq.transitions import JobInFull
     from echomq.waits import Waits
@@ -68,7 +72,7 @@ class QueueOrders(QueueBase):
 
         Args:
             only_unset: Leave what is set already as it is: the word of a program, where the operator's wins.
-            settings: `events`, `limit`, `rate`, `max_size`, `dead_max`, `dead_age`, `done_max`, `on_dead`: see `QueueOptions`.
+            settings: `events`, `events_max`, `limit`, `rate`, `max_size`, `dead_max`, `dead_age`, `done_max`, `on_dead`: see `QueueOptions`.
 
         Returns:
             Whether anything changed.
@@ -208,6 +212,54 @@ class QueueOrders(QueueBase):
         Cancellation: a checkpoint.
         """
         return next_in_turn(await self.wire.run(age(self.keys, self._call)))
+
+    # --- events -----------------------------------------------------------------------------
+
+    def events(
+        self,
+        since: Since = None,
+        *,
+        follow: bool = True,
+        job: str | None = None,
+        kinds: Iterable[str] | None = None,
+    ) -> EventStream:
+        """Answer what happens in the queue, to be iterated over: `async for event in queue.events(): ...`.
+
+        The queue's setting `events` says what is kept: failures unless told otherwise.
+
+        Args:
+            since: From where: an event's `id`, to go on behind it; "0", for all that are kept; an aware datetime, for those
+                from then on. None: from when it is first iterated over, or entered by `async with`.
+            follow: Wait for what happens next. False: end where the stream ended at the first look.
+            job: Events of this job only.
+            kinds: Events of these kinds only, such as `["dead", "failed"]`.
+
+        Returns:
+            An asynchronous iterator of `Event`, and of `Gap` where events may be missing. While it waits it has a connection
+            of its own, which costs the server one command in ten seconds.
+
+        Raises:
+            TypeError, ValueError: An argument does not fit, or there is nothing to wait for; nothing was sent.
+
+        Server effect: none.
+        Cancellation: see `EventStream`: nothing is lost.
+        Delivery: each event once and in order, through reconnects. What the stream's bound has taken away meanwhile is told by
+            a `Gap`. After a failover that lost the latest events, what is kept is told again, behind a `Gap`.
+        """
+        return EventStream(self, new_reader(self.keys, since=since, follow=follow, job=job, kinds=kinds), follow=follow)
+
+    async def history(self, id: str) -> list[Event]:
+        """Read what is kept of one job's events, the oldest first: a walk over the stream, some hundred events a step.
+
+        With the setting `events="all"` that is its life, as far as it is kept; else, its failures.
+
+        Raises:
+            ValueError: Not an id.
+            UnavailableError: The server was not reached in time.
+
+        Cancellation: a checkpoint.
+        """
+        return await drive(self, history_walk(self.keys, check_id(id)))
 
     # --- control and recovery ---------------------------------------------------------------
 

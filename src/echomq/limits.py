@@ -32,7 +32,9 @@ MAX_SIZE: Final = 10**12
 MAX_PER_MS: Final = 86_400_000
 """The longest time that a rate is counted in, ms: a day."""
 MAX_KEPT: Final = 10**9
-"""The largest `dead_max` and `done_max`."""
+"""The largest `dead_max`, `done_max` and `events_max`."""
+EVENTS_MAX: Final = 10_000
+"""Events that are kept without a setting."""
 DEAD_MAX: Final = 10_000
 """Dead jobs that are kept without a setting."""
 DEAD_AGE: Final = 90 * 86_400.0
@@ -100,6 +102,7 @@ class QueueOptions(TypedDict, total=False):
     | name | meaning |
     | --- | --- |
     | `events` | which events the queue keeps in its stream: `none`, `failures` (without a setting) or `all` |
+    | `events_max` | about how many of the latest events are kept: 1 to 10^9, 10,000 without a setting; a hundred more may be there |
     | `limit` | how many of its jobs may run at once, over all workers: 1 to a million |
     | `rate` | a `Rate`: how many of its jobs may start in a time, over all workers |
     | `max_size` | how many jobs may wait (ready, in lanes or not, or scheduled) before enqueues are refused with `QueueFullError`; retries and redrives are not: 1 to 10^12 |
@@ -110,6 +113,7 @@ class QueueOptions(TypedDict, total=False):
     """
 
     events: EventLevel | None
+    events_max: int | None
     limit: int | None
     rate: Rate | None
     max_size: int | None
@@ -141,6 +145,8 @@ class QueueSettings:
 
     events: str
     """Which events it keeps: `none`, `failures` (without a setting) or `all`."""
+    events_max: int
+    """About how many of the latest events are kept (10,000 without a setting)."""
     limit: int | None
     """How many of its jobs may run at once; None: any number."""
     rate: Rate | None
@@ -171,6 +177,7 @@ class QueueSettings:
         limits = found.limits
         return cls(
             events=found.events,
+            events_max=EVENTS_MAX if found.events_max is None else found.events_max,
             limit=limits.limit,
             rate=rate_of(limits.rate),
             max_size=found.max_size,
@@ -263,6 +270,7 @@ def _rate(value: Any) -> str:
 _LIMIT: Final = partial(_int, "limit", low=1, high=MAX_COUNT)
 _QUEUE: Final[Mapping[str, Callable[[Any], str]]] = {
     "events": _events,
+    "events_max": partial(_int, "events_max", low=1, high=MAX_KEPT),
     "limit": _LIMIT,
     "rate": _rate,
     "max_size": partial(_int, "max_size", low=1, high=MAX_SIZE),

@@ -19,7 +19,8 @@ import pytest
 
 from echomq import transitions
 from echomq.conformance.invariants import leftovers, violations
-from echomq.conformance.snapshot import take
+from echomq.conformance.snapshot import Snapshot, take
+from echomq.conformance.telling import untold
 from echomq.protocol.newjob import NewJob
 from echomq.transitions import Call
 from tests.faults.ledger import Entry, Ledger
@@ -199,6 +200,8 @@ def play(
     assert violations(snap) == leftovers(snap) == []
     ends = Counter(fields[b"job"] for _, fields in peek.events("completed"))
     assert set(ends.values()) == {1}
+    # One change, one event: replayed from nothing, they lead to what is there, and there are as many as were counted.
+    assert list(untold(Snapshot({}), snap)) == []
     dead = len(crew.died)
     return f"{jobs} jobs, {dead} workers killed, {taken_over} leases taken over, all done in {took:.0f} s"
 

@@ -54,6 +54,15 @@ def test_scale_measures_backlogs_scripts_and_idle_workers(tmp_path: Path) -> Non
     assert found["idle"]["3"]["reads"] > 0
 
 
+@pytest.mark.prove
+def test_events_measures_every_level(tmp_path: Path) -> None:
+    """A quick run prints a line for each, those with a reader too."""
+    done = _run("events.py", "--quick", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(f"events {level}" in done.stderr for level in ("none", "failures", "all", "all, followed"))
+    assert "us a job" in " ".join(done.stdout.split())
+
+
 @pytest.mark.skipif(memory_free() is None, reason="nobody tells here how much memory is free")
 def test_scale_says_that_memory_does_not_suffice(tmp_path: Path) -> None:
     """Backlogs that this machine cannot hold are refused before anything is started."""

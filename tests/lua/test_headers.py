@@ -29,7 +29,18 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("watched scenari
 
 GOLDEN = Path(__file__).parent / "golden.json"
 ADDING = {"enqueue", "checkpoint", "log", "schedule_put", "schedule_fire", "flow_add", "spawn", "update"}
-READS = {"age", "browse", "counts", "find", "read_flow", "read_job", "read_lanes", "read_schedules", "read_settings"}
+READS = {
+    "age",
+    "browse",
+    "counts",
+    "find",
+    "read_events",
+    "read_flow",
+    "read_job",
+    "read_lanes",
+    "read_schedules",
+    "read_settings",
+}
 READS |= {"read_workers"}
 BOUNDED_WALKS = {
     "enqueue": ["HKEYS"],

@@ -16,4 +16,4 @@ def test_pause_makes_meta(bench: Bench) -> None:
     """A queue may be paused before its first job."""
     bench.server.delete(bench.keys.meta)
     _, changed = changes(bench, lambda: bench.worker.plain("pause"))
-    assert changed == {"meta[paused] = T", "meta[protocol] = 1.0"}
+    assert changed == {"meta[paused] = T", "meta[protocol] = 1.0", "event paused"}

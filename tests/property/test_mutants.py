@@ -38,6 +38,7 @@ CHOSEN = {
     "progress": ("include/fence", "guard", "state"),
     "promote": ("include/again", "guard", "cancel-again"),
     "rate_limited": ("rate_limited", "write", "lane-till"),
+    "read_events": ("read_events", "guard", "events-of"),
     "read_flow": ("read_flow", "bound", "read-flow"),
     "read_job": ("include/base", "guard", "version"),
     "read_lanes": ("read_lanes", "guard", "page"),

@@ -13,6 +13,7 @@ import click
 from echomq.cli.cancel import cancel
 from echomq.cli.changing import reprioritise, update
 from echomq.cli.clearing import drain, trim
+from echomq.cli.events import events
 from echomq.cli.fleet import queues, workers
 from echomq.cli.flow import flow
 from echomq.cli.going import pause, promote, reschedule, resume
@@ -28,7 +29,7 @@ def main() -> None:
 
 
 for command in (
-    cancel, dead, drain, flow, obliterate, pause, promote, queues, redrive, repair, reprioritise, reschedule, resume, schedules,
+    cancel, dead, drain, events, flow, obliterate, pause, promote, queues, redrive, repair, reprioritise, reschedule, resume, schedules,
     trim, update, workers,
 ):  # fmt: skip
     main.add_command(command)

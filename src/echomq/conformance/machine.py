@@ -374,6 +374,8 @@ class Spine(Stage):
         self.ground.obliterate(self.clients[client], bound)
         self.expect("keys left", [s for s, it in take(self.server, self.keys).entries.items() if not it.ttl], [])
         self.model, self.clients = Queue(), [self.ground.client() for _ in range(3)]
+        self.by_hand = True
+        self.tell_all()
         self.replies.clear()
         self.leases.clear()
         self.awake = 0

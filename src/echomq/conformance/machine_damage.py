@@ -34,6 +34,7 @@ class Damage(Stage):
 
     def repaired(self, expected: str, *looks: Look) -> None:
         """Repair, and compare the verdict of the first look."""
+        self.by_hand = True
         self.model.settle()
         seen = self.clients[0].items("repair", *looks)[0].code
         self.expect(f"repair {looks}", seen, expected)

@@ -118,6 +118,8 @@ class Kinship:
         if it.hold in self.open_holds and event in {"ready", "claimed"}:
             raise ContradictionError(f"{id} is {event} before the last round of {it.hold}")
         allowed = {UNBORN} if event == "enqueued" else _FROM.get(event, set())
+        if event == "ready" and it.hold and not it.is_parent:
+            allowed = {READY}  # it was held, which is not told of a job without children
         if it.phase not in allowed:
             raise ContradictionError(f"{id} is {event}, though it was {it.phase}, after {it.endings}")
         if event in ENDINGS and it.phase not in ENDED:

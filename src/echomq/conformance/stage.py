@@ -15,6 +15,7 @@ from echomq.conformance.model import Queue, Served
 from echomq.conformance.model_job import Job
 from echomq.conformance.model_lanes import CLOSED
 from echomq.conformance.snapshot import Snapshot, take
+from echomq.conformance.telling import untold
 from echomq.protocol.refusals import Verdict
 from echomq.protocol.states import State
 from echomq.transitions import Script
@@ -47,12 +48,19 @@ class Stage(RuleBasedStateMachine):
         self.replies: dict[tuple[int, str], Any] = {}
         self.snap = Snapshot({})
         self.unchanged = False
+        self.by_hand = False
+        """Whether something was torn or erased in this step: then its events do not tell all."""
         self.awake = 0
         self.steps = 0
+        self.tell_all()
 
     def teardown(self) -> None:
         """Leave nothing behind."""
         self.ground.clear()
+
+    def tell_all(self) -> None:
+        """Have all events kept."""
+        self.ground.client().plain("configure", settings={"events": "all"})
 
     # --- what is checked after each step -----------------------------------------------------
 
@@ -63,7 +71,10 @@ class Stage(RuleBasedStateMachine):
         if self.unchanged:
             no_change(before, self.snap)
         compare(self.model, self.snap, awake=self.awake)
-        self.unchanged = False
+        wrong = [] if self.by_hand else [*untold(before, self.snap)]
+        if wrong:
+            raise ContradictionError("\n".join(wrong))
+        self.unchanged = self.by_hand = False
         self.steps += 1
 
     def expect(self, what: str, seen: object, expected: object) -> None:

@@ -16,6 +16,7 @@ from echomq.conformance.invariants_kin import kin_violations
 from echomq.conformance.model_flows import DEAD, ENDED, RUNNING, Kinship
 from echomq.conformance.pumping import deliver
 from echomq.conformance.snapshot import Snapshot, take
+from echomq.conformance.telling import untold
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.kin import Outcome, Policy
 from echomq.protocol.records import Claimed
@@ -63,7 +64,10 @@ class FlowStage(RuleBasedStateMachine):
         Raises:
             ContradictionError: They differ.
         """
-        self.snaps = {name: take(self.server, keys, at_once=True) for name, keys in self.keys.items()}
+        before, self.snaps = (
+            self.snaps,
+            {name: take(self.server, keys, at_once=True) for name, keys in self.keys.items()},
+        )
         for name, snap in self.snaps.items():
             told = snap.items("events")
             for _, words in told[self.read[name] :]:
@@ -80,6 +84,7 @@ class FlowStage(RuleBasedStateMachine):
         self.model.judge()
         wrong = [line for snap in self.snaps.values() for line in violations(snap, awake=1)]
         wrong += kin_violations(self.snaps)
+        wrong += [line for name, snap in self.snaps.items() for line in untold(before[name], snap)]
         if wrong:
             raise ContradictionError("\n".join(wrong))
 

@@ -25,7 +25,7 @@ local verdicts = each(3, 5, function(at)
   if not row then return refusal end --!guard fence
   if row.step and step < row.step then return 'EMQSTATE step ' .. row.step end --!guard step-back
   call('HSET', row_key(id), 'checkpoint', ARGV[at + 4], 'step', step) --!write checkpoint
-  emit('checkpoint', id, 'step', step)
+  emit('checkpoint', id, 'token', ARGV[at + 1], 'step', step)
   return 'ok'
 end)
 flush_tally()

@@ -34,6 +34,10 @@ for name, most in pairs({ dead_max = 1000000000, done_max = 1000000000, dead_age
     return value == '' or whole(value, 1, most) ~= nil --!bound shelves
   end
 end
+function known.events_max(value)
+  fields.events_max = value
+  return value == '' or whole(value, 1, 1000000000) ~= nil --!bound events-kept
+end
 function known.on_dead(value)
   fields.on_dead = value
   return #value <= 128 and not string.find(value, '[^%w._:-]') --!guard on-dead
@@ -44,9 +48,9 @@ end
 function known.rate(value)
   return set_rate(limits, value)
 end
-local shelves = call('HMGET', META, 'dead_max', 'dead_age', 'done_max')
+local kept_of = call('HMGET', META, 'dead_max', 'dead_age', 'done_max', 'events_max')
 local is_set = {
-  dead_max = shelves[1], dead_age = shelves[2], done_max = shelves[3],
+  dead_max = kept_of[1], dead_age = kept_of[2], done_max = kept_of[3], events_max = kept_of[4],
   on_dead = meta[11], events = meta[4], max_size = meta[8], limit = limits.limit > 0, rate = limits.count > 0,
 }
 for i = 4, #ARGV, 2 do

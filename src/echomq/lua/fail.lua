@@ -27,6 +27,7 @@ local verdicts = each(3, 6, function(at)
   local row, refusal = fenced(id, token, ARGV[at + 2])
   if not row then return refusal end --!guard fence
   local failures = row.failures + 1
+  row.fault = string.match(problem, '^{"type":"([^"]*)"') or '' -- as the record of an error begins
   local reason
   if failures >= budget then --!bound max-attempts
     reason = 'failed ' .. failures .. ' of ' .. budget .. ' times'
@@ -41,7 +42,7 @@ local verdicts = each(3, 6, function(at)
   if verdict then return verdict end
   release_holder(id, 'unfit_since')
   tally('failed')
-  emit('failed', id, 'token', token, 'failures', failures)
+  emit('failed', id, 'token', token, 'failures', failures, 'due', NOW + delay, 'error', row.fault)
   return 'retry ' .. (NOW + delay)
 end)
 bell()

@@ -9,7 +9,7 @@
 -- reply: 1 if there is more to do; children ended; asked; sent word; redriven; lost; released
 -- verdicts:
 -- refusals: EMQKIND; EMQVERSION
--- events: ready; dead; cancelled; cancel_requested; redriven; removed; trimmed; lost
+-- events: ready; dead; cancelled; cancel_requested; redriven; removed; trimmed; lost; dropped; torn
 -- cost: O(log n) a child
 -- bound: bound, at most 1000; 512 of those that the server keeps compactly
 -- moves: pending -> done; pending -> nothing; pending -> dead; schedule -> done; schedule -> nothing; schedule -> dead; waiting -> pending; waiting -> schedule; waiting -> done; waiting -> nothing; waiting -> dead; dead -> pending; dead -> waiting; done -> nothing
@@ -147,7 +147,10 @@ function walks.reconcile()
   local f = call('HMGET', key, 'state', 'hold')
   if f[1] ~= 'waiting' then
     -- One that has gone on, unless it should never have been among those that wait.
-    if call('ZREM', P .. 'waiting', id) == 1 then tally(f[1] and 'torn' or 'dropped') end --!guard reconcile-misplaced
+    if call('ZREM', P .. 'waiting', id) == 1 then --!guard reconcile-misplaced
+      tally(f[1] and 'torn' or 'dropped')
+      emit(f[1] and 'torn' or 'dropped', id, 'set', 'waiting')
+    end
     return true
   end
   if f[2] then return true end --!guard reconcile-held

@@ -17,6 +17,6 @@ if kept or refused then return kept or refused end
 
 if not meta[1] then call('HSET', META, 'protocol', VERSION) end --!write meta
 local changed = call('HSETNX', META, 'paused', NOW) --!write paused
-if changed == 1 then emit('paused', '') end
+if changed == 1 then pcall(emit, 'paused', '') end -- a stream that is torn must not keep anybody from pausing
 remember(changed)
 return changed

@@ -23,7 +23,7 @@ local verdicts = each(3, 4, function(at)
   if not row then return refusal end --!guard fence
   call('HSET', row_key(id), 'progress', ARGV[at + 3]) --!write progress
   call('PUBLISH', row_key(id), 'progress') --!write progress-told
-  emit('progress', id)
+  emit('progress', id, 'token', ARGV[at + 1])
   return 'ok'
 end)
 flush_tally()

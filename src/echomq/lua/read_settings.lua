@@ -15,8 +15,8 @@
 local reasons = {}
 local moment = LIMITS and shut(LIMITS, ACTIVE, reasons)
 local wait = moment and math.max(0, moment - NOW) or -1
-local shelves = call('HMGET', META, 'dead_max', 'dead_age', 'done_max')
+local kept = call('HMGET', META, 'dead_max', 'dead_age', 'done_max', 'events_max')
 return {
   NOW, meta[4] or 'failures', meta[8] or '0', meta[2] or '0', meta[7] or '', reasons, wait,
-  shelves[1] or '', shelves[2] or '', shelves[3] or '', meta[11] or '',
+  kept[1] or '', kept[2] or '', kept[3] or '', meta[11] or '', kept[4] or '',
 }

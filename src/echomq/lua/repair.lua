@@ -106,7 +106,7 @@ local function job(id, hint)
     if not whole(row.attempts, 0, FAR) then call('HDEL', row_key(id), 'attempts') end --!write repair-attempts
     if ended then ended(id, { parent = row.parent, children = row.children }, 'dead', reason, '') end --!write repair-ended
     tally('dead')
-    emit('dead', id, 'token', row.attempts or '0', 'reason', reason)
+    emit('dead', id, 'token', row.attempts or '0', 'reason', reason, 'error', '')
     return 'buried ' .. (row.state or 'no state')
   end
   local set, score = place_of(row)

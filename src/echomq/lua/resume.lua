@@ -26,7 +26,7 @@ if LIMITS and LIMITS.till > NOW then --!guard told-to-wait
   end
   changed = 1
 end
-if changed == 1 then emit('resumed', '') end
+if changed == 1 then pcall(emit, 'resumed', '') end -- as in `pause`
 PAUSED = nil
 made_ready = call('ZCARD', P .. 'pending') + (tonumber(call('HGET', META, 'laned')) or 0)
 bell()

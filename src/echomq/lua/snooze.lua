@@ -34,7 +34,7 @@ local verdicts = each(3, 5, function(at)
   else
     release_holder(id, 'unfit_since')
   end
-  emit('snoozed', id, 'token', token)
+  emit('snoozed', id, 'token', token, 'due', NOW + delay)
   return 'ok'
 end)
 bell()

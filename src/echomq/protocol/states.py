@@ -104,7 +104,7 @@ class Event(StrEnum):
 _FAILURES: Final = frozenset(
     {
         Event.FAILED, Event.DEAD, Event.STALLED, Event.EXPIRED, Event.DROPPED, Event.TORN, Event.TRIMMED, Event.MENDED,
-        Event.LOST,
+        Event.LOST, Event.PAUSED, Event.RESUMED,
     }
 )  # fmt: skip
 

@@ -10,9 +10,10 @@ With a task of an app, whose handler some worker runs::
 from __future__ import annotations
 
 from echomq.sync.client import Client
+from echomq.sync.events import EventStream
 from echomq.sync.flows import FlowHandle, GroupHandle
 from echomq.sync.handles import JobHandle
 from echomq.sync.lanes import Lane
 from echomq.sync.queue import Queue
 
-__all__ = ["Client", "FlowHandle", "GroupHandle", "JobHandle", "Lane", "Queue"]
+__all__ = ["Client", "EventStream", "FlowHandle", "GroupHandle", "JobHandle", "Lane", "Queue"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from echomq._bulk import not_sent
 from echomq._delivery import news_walk
+from echomq._events import history_walk, new_reader
 from echomq._items import (
     MINTS,
     cancel_outcome,
@@ -36,9 +38,11 @@ from echomq.limits import QueueOptions, QueueSettings, lane_name, spell_queue
 from echomq.protocol.ids import check_id
 from echomq.protocol.refusals import COLLISION, Verdict
 from echomq.protocol.states import State
+from echomq.protocol.times import to_wait
 from echomq.repairs import RepairReport, obliterate_walk, repair_walk
 from echomq.sweeps import CancelReport, cancel_walk
 from echomq.sync.driving import drive, each, found
+from echomq.sync.events import EventStream
 from echomq.sync.handles import JobHandle
 from echomq.sync.lanes import Lane, Lanes
 from echomq.sync.morgue import Morgue
@@ -69,6 +73,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from echomq._bulk import Content
+    from echomq._events import Event, Since
     from echomq._items import CancelOutcome
     from echomq.finding import JobFilters
     from echomq.protocol.codec import Codec
@@ -373,6 +378,35 @@ class Queue:
         """Cancel all jobs of a task, or of a lane, or of a task in a lane. See `echomq.Queue.cancel_where`."""
         walk = cancel_walk(self.keys, task=task, lane=lane, reason=reason)
         return drive(self.runner, self.keys, walk, progress)
+
+    def events(
+        self,
+        since: Since = None,
+        *,
+        follow: bool = True,
+        timeout: float = math.inf,
+        job: str | None = None,
+        kinds: Iterable[str] | None = None,
+    ) -> EventStream:
+        """Answer what happens in the queue, to be iterated over. See `echomq.Queue.events`.
+
+        Args:
+            since: From where: an event's `id`, "0" or an aware datetime; None: from the first iteration, or `with`, on.
+            follow: Wait for what happens next. False: end where the stream ended at the first look.
+            timeout: Seconds to wait for the next event. Then the iteration ends; a later one goes on where it was.
+            job: Events of this job only.
+            kinds: Events of these kinds only.
+
+        Raises:
+            TypeError, ValueError: An argument does not fit, or there is nothing to wait for; nothing was sent.
+        """
+        reader = new_reader(self.keys, since=since, follow=follow, job=job, kinds=kinds)
+        timeout = to_wait(timeout)
+        return EventStream(self.runner, self.keys.events, reader, follow=follow, timeout=timeout)
+
+    def history(self, id: str) -> list[Event]:
+        """Read what is kept of one job's events, the oldest first. See `echomq.Queue.history`."""
+        return drive(self.runner, self.keys, history_walk(self.keys, check_id(id)))
 
     @property
     def dead(self) -> Morgue:

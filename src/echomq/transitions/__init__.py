@@ -40,6 +40,7 @@ from echomq.transitions.pause import pause
 from echomq.transitions.progress import Progress, progress
 from echomq.transitions.promote import promote
 from echomq.transitions.rate_limited import Closing, rate_limited
+from echomq.transitions.read_events import EventPage, read_events
 from echomq.transitions.read_flow import Child, ChildrenPage, read_flow
 from echomq.transitions.read_job import JobInFull, read_job
 from echomq.transitions.read_lanes import LanePage, LaneState, read_lanes
@@ -115,6 +116,7 @@ __all__ = [
     "Delivery",
     "Ending",
     "Entry",
+    "EventPage",
     "Failure",
     "Firing",
     "ForeignNode",
@@ -182,6 +184,7 @@ __all__ = [
     "progress",
     "promote",
     "rate_limited",
+    "read_events",
     "read_flow",
     "read_job",
     "read_lanes",

@@ -23,7 +23,7 @@ def configure(
     Args:
         keys: The queue.
         call: Who calls.
-        settings: `events` (none, failures, all), `limit` (jobs running at once, 1 to a million), `rate`
+        settings: `events` (none, failures, all), `events_max` (about how many events are kept, 1 to 10^9), `limit` (jobs running at once, 1 to a million), `rate`
             (`RateLimit.spell`), `max_size` (jobs waiting at once, 1 to 10^12), `dead_max` and `done_max` (dead jobs, and
             results, that are kept, 1 to 10^9), `dead_age` (how long the dead are kept, 1 ms to a century, in ms), `on_dead` (the task
             that is told of each death, as a job of this queue); ""

@@ -40,6 +40,8 @@ class Settings:
     """How many results are kept; None: as many as without a setting."""
     on_dead: str | None = None
     """The task that is told of deaths; None: none is."""
+    events_max: int | None = None
+    """About how many events are kept; None: as many as without a setting."""
 
 
 def read_settings(keys: QueueKeys, call: Call) -> Transition[Settings]:
@@ -61,6 +63,7 @@ def read_settings(keys: QueueKeys, call: Call) -> Transition[Settings]:
             dead_age_ms=int(reply[8]) if reply[8] else None,
             done_max=int(reply[9]) if reply[9] else None,
             on_dead=reply[10].decode() or None,
+            events_max=int(reply[11]) if reply[11] else None,
         )
 
     return Transition("read_settings", keys, (call.client, 0), read)

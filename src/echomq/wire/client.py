@@ -3,7 +3,7 @@
 Theory of operation
     A client has connections by purpose, opened when first needed: `control` carries claims,
     renewals and verdicts, `bulk` enqueues and reads, so that a flood of the latter cannot delay a
-    heartbeat. Each park and each subscription has its own. All are service tasks in the client's
+    heartbeat. Each park, each subscription and each tail of a stream has its own. All are service tasks in the client's
     task group, shielded: they end when the client's context exits and its body is over.
 
     Opening waits for the first try to connect. A refusal that will not heal (password, certificate,
@@ -31,12 +31,13 @@ from echomq.wire import forks
 from echomq.wire.calls import Ignored, NumberedCall, RawCall, ScriptCall
 from echomq.wire.connection import Connection, Timing
 from echomq.wire.group import Group
-from echomq.wire.home import foreign, is_home
+from echomq.wire.home import foreign, is_home, soon
 from echomq.wire.packing import pack
 from echomq.wire.park import Park
 from echomq.wire.slots import Slot
 from echomq.wire.statistics import Statistics
 from echomq.wire.subscription import Subscription
+from echomq.wire.tail import Tail
 from echomq.wire.topology import SingleServer, Topology
 from echomq.wire.urls import parse
 
@@ -65,6 +66,7 @@ class WireClient:
         self.timing = timing
         """How long the wire waits for what."""
         self._is_home = is_home()
+        self._soon = soon()
         self.on_connect: list[Callable[[], None]] = []
         """Called, each without arguments, when a connection stands (again). Must not raise."""
         self.on_disconnect: list[Callable[[], None]] = []
@@ -241,6 +243,16 @@ class WireClient:
             subscription.close()
             await self._close_beside(connection)
 
+    def tail(self, keys: QueueKeys) -> Tail:
+        """Make what waits for a queue's events, on a connection of its own: it is closed with the last reference."""
+        connection = self._open_beside("events", keys, watched=False)
+
+        def close() -> None:
+            connection.close()
+            self._beside.discard(connection)
+
+        return Tail(connection, self.check_home, close, self._soon)
+
     # --- state ------------------------------------------------------------------------------
 
     @property
@@ -318,9 +330,9 @@ class WireClient:
             self._tasks.start_soon(lane.run)
         return lane
 
-    def _open_beside(self, purpose: str, **options: Any) -> Connection:
+    def _open_beside(self, purpose: str, keys: QueueKeys | None = None, **options: Any) -> Connection:
         self.check()
-        node = self._topology.node(None)
+        node = self._topology.node(keys)
         connection = Connection(
             lambda: self._topology.address(node),
             name=f"echomq-{self._name}{purpose}-{self.tag}",

@@ -12,7 +12,7 @@ Theory of operation
 
 If you change this
     A callback of the loop's own (`call_soon`, a verdict's `done`) is at home. A finalizer runs anywhere, and must not
-    come here.
+    come here: it has what it wants done `soon`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio.lowlevel
@@ -37,6 +38,19 @@ def is_home() -> Callable[[], bool]:
     token: Any = anyio.lowlevel.current_token()
     native = getattr(token, "native_token", token)  # anyio 4.11 wraps it
     return _is_trio(native) if isinstance(native, trio.lowlevel.TrioToken) else _is_asyncio(native)
+
+
+def soon() -> Callable[[Callable[[], None]], None]:
+    """Answer what has a function called at home, soon: from anywhere, a finalizer too. A loop that is over calls nothing."""
+    token: Any = anyio.lowlevel.current_token()
+    native = getattr(token, "native_token", token)
+    call = native.run_sync_soon if isinstance(native, trio.lowlevel.TrioToken) else native.call_soon_threadsafe
+
+    def hand_over(function: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # a closed loop of asyncio's; a run of trio's that has ended
+            call(function)
+
+    return hand_over
 
 
 def foreign() -> RuntimeError:

@@ -33,6 +33,7 @@ from echomq.conformance.scenarios import (  # noqa: F401 - importing them regist
     shelves,
     spawning,
     sweeping,
+    telling,
     time,
 )
 from echomq.conformance.scenarios.registry import SCENARIOS, Outcome, Scenario, run, scenario

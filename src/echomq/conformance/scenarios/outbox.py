@@ -312,9 +312,12 @@ def misplaced(b: Bench) -> None:
     f = Flows(b)
     ready = f.family("0").kids["0"]
     b.server.zadd(b.keys.waiting, {ready: 1, "JOB00000000001": 1})
+    b.configure(events="failures")
     b.expect("asked", f.pump(), ["reconcile:JOB00000000001", f"reconcile:{ready}"])
     b.expect("gone", (ready in b.look().zset("waiting"), len(b.look().zset("waiting"))), (False, 1))
     b.expect("counted", (b.count("torn"), b.count("dropped"), b.state(ready)), (1, 1, "pending"))
+    told = [(words[1], words[3]) for _, words in b.look().items("events")]
+    b.expect("told", sorted(told), [("dropped", "JOB00000000001"), ("torn", ready)])
     overtaken = f.family("1", priority=1)
     b.rescore("waiting", overtaken.parent, 1)
     f.take()

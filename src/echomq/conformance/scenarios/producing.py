@@ -132,7 +132,7 @@ def closing(b: Bench) -> None:
 @scenario("only what adds work or data is refused by a full server; reads write nothing", 10)
 def flags(b: Bench) -> None:
     reads = {"age", "browse", "counts", "find"}
-    reads |= {"read_flow", "read_job", "read_lanes", "read_schedules", "read_settings", "read_workers"}
+    reads |= {"read_events", "read_flow", "read_job", "read_lanes", "read_schedules", "read_settings", "read_workers"}
     adding = {"enqueue", "checkpoint", "log", "schedule_put", "schedule_fire", "flow_add", "spawn", "update"}
     for verb in ALL_VERBS:
         script = b.producer.scripts.get(verb) or load(verb)

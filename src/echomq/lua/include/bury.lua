@@ -26,6 +26,6 @@ local function bury(id, row, reason, ...)
   kept_dead, last_of_all = kept_dead + 1, trim_shelves --!write shelf-dead
   tell(id, row, 'dead')
   tally('dead')
-  emit('dead', id, 'token', row.attempts or '0', 'reason', reason)
+  emit('dead', id, 'token', row.attempts or '0', 'reason', reason, 'error', row.fault or '')
   if alert then alert(id, reason) end --!write alert
 end

@@ -12,6 +12,7 @@ end
 local function begin(id, row, due_ms)
   local due = tonumber(due_ms or call('HGET', row_key(id), 'due_ms')) or 0
   if due > 0 then call('HDEL', row_key(id), 'due_ms') end --!write begin-forget
+  emit('ready', id)
   if due > NOW then --!guard begin-due
     watch(P .. 'schedule', due)
     place(id, row, 'schedule', due)
@@ -37,9 +38,7 @@ local function consider(id)
   local fresh = early > (tonumber(f[4]) or 0) --!guard early-once
   if not fresh and open_children(id) > 0 then return 'waiting' end --!guard open
   if fresh then call('HSET', row_key(id), 'seen', early) end --!write seen
-  local state = begin(id, read(id))
-  emit('ready', id)
-  return state
+  return begin(id, read(id))
 end
 -- A child of that name has ended: the parent is settled by its policy, once.
 local function receive(id, name, child, text)

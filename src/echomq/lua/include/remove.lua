@@ -8,5 +8,5 @@ local function remove_now(id, row)
   leave(id, row) --!write remove-leave
   tell(id, row, 'removed')
   tally('removed')
-  emit('removed', id)
+  emit('removed', id, 'state', row.state)
 end

@@ -27,6 +27,7 @@ local function guarded(key, id, handle)
   -- An entry that cannot be handled must not be met again and again: its row is left to `repair`.
   tally('torn')
   drop(key, id) --!write round-torn
+  emit('torn', id, 'set', string.sub(key, #P + 1))
   return false
 end
 -- Until the ids are used up, or `handle` answers true.

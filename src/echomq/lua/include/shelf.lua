@@ -23,7 +23,7 @@ local function trim_shelves(bound, wanted)
       gone = gone + 1
       if state == 'dead' or score > NOW then --!guard trimmed
         tally('trimmed')
-        emit('trimmed', id)
+        emit('trimmed', id, 'state', state)
       end
     end
   end
