@@ -142,6 +142,10 @@ delayed: $(STAMP) ## a million delayed jobs: enqueue, promote, list, obliterate,
 fairness: $(STAMP) ## tenants' waiting times under a flood: the plot and the table of docs/how-to/fairness.md
 	$(PY) benchmarks/fairness.py $(ARGS)
 
+.PHONY: pictures
+pictures: $(STAMP) ## what `echomq top` and `stats` show, from a real run: docs/_static/top.svg and stats.svg
+	$(PY) tools/draw_commands.py
+
 .PHONY: demo
 demo: $(STAMP) ## checksums of every file under DIR, as jobs, on a private server: make demo DIR=...
 	@$(PY) -m echomq.demo $(ARGS) -- $(if $(DIR),"$(DIR)")

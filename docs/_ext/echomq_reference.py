@@ -6,6 +6,10 @@
 `{worker-command}`
     A row an option of `python -m echomq.worker`.
 
+`{command} NAME`
+    A command of `echomq`, or a group of them: how it is called, what it does, a row an option. Those that all commands
+    have are in the page once.
+
 `{errors}`
     A row an error of `echomq.errors`: name, bases and the first sentence of its docstring.
 
@@ -26,12 +30,13 @@ from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 
 from echomq import errors
+from echomq.cli import main as commands
 from echomq.wire import replies
 from echomq.worker import options
 from echomq.worker.__main__ import main as worker_command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from sphinx.application import Sphinx
 
@@ -73,24 +78,71 @@ class WorkerOptionsTable(_Table):
             yield f"`{field.name}`", default, " ".join(docs["WorkerOptions", field.name])
 
 
+OPTIONS_HEAD = ("option", "default", "meaning")
+
+
+def _options(command: click.Command, without: Collection[str] = ()) -> Iterator[tuple[str, ...]]:
+    """Make a row an option of a command, but for some."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.name not in without:
+            default: Any = parameter.default
+            # click's mark for "no default" is an object of its own, and a flag's default says nothing.
+            shown = isinstance(default, (int, float, str)) and not isinstance(default, bool)
+            variable = f" (or the variable `{parameter.envvar}`)" if parameter.envvar else ""
+            value = f" {parameter.make_metavar(click.Context(command))}" if not parameter.is_flag else ""
+            yield (
+                ", ".join(f"`{name}`" for name in parameter.opts) + (f" `{value.strip()}`" if value else ""),
+                f"`{default}`" if shown else "",
+                (parameter.help or "") + variable,
+            )
+
+
 class WorkerCommandTable(_Table):
     """The options of the worker command."""
 
-    head = ("option", "default", "meaning")
+    head = OPTIONS_HEAD
 
     def rows(self) -> Iterable[tuple[str, ...]]:
         """Ask click."""
-        for parameter in worker_command.params:
-            if isinstance(parameter, click.Option):
-                default: Any = parameter.default
-                # click's mark for "no default" is an object of its own, and a flag's default says nothing.
-                shown = isinstance(default, (int, float, str)) and not isinstance(default, bool)
-                variable = f" (or the variable `{parameter.envvar}`)" if parameter.envvar else ""
-                yield (
-                    ", ".join(f"`{name}`" for name in parameter.opts),
-                    f"`{default}`" if shown else "",
-                    (parameter.help or "") + variable,
-                )
+        return _options(worker_command)
+
+
+COMMON = ("url", "prefix", "wait", "as_json")
+"""Parameters that all commands have, but for those that need no server."""
+
+
+class Command(SphinxDirective):
+    """One command, or a group and its commands."""
+
+    required_arguments: ClassVar[int] = 1
+    has_content: ClassVar[bool] = False
+
+    def run(self) -> list[nodes.Node]:
+        """Make the text, by way of its source."""
+        command = commands.commands[self.arguments[0]]
+        context = click.Context(command, info_name=f"echomq {command.name}")
+        lines = self._lines(command, context)
+        if isinstance(command, click.Group):
+            lines = [*(command.help or "").splitlines(), ""]
+            for name, each in command.commands.items():
+                lines += self._lines(each, click.Context(each, info_name=f"echomq {command.name} {name}"))
+        holder = nodes.container()
+        self.state.nested_parse(StringList(lines, source=self.get_source_info()[0]), 0, holder)
+        return holder.children
+
+    @staticmethod
+    def _lines(command: click.Command, context: click.Context) -> list[str]:
+        usage = command.get_usage(context).removeprefix("Usage: ")
+        # What click marks by \b stands as it is typed.
+        text, _, typed = (command.help or "").partition("\b\n")
+        lines = ["```text", *usage.splitlines(), "```", "", *text.splitlines(), ""]
+        if typed:
+            lines += ["```text", *typed.splitlines(), "```", ""]
+        rows = list(_options(command, COMMON))
+        if rows:
+            cells = [OPTIONS_HEAD, ("---",) * 3, *rows]
+            lines += ["| " + " | ".join(map(_one_line, row)) + " |" for row in cells]
+        return [*lines, ""]
 
 
 class ErrorsTable(_Table):
@@ -127,6 +179,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("worker-options", WorkerOptionsTable)
     app.add_directive("worker-command", WorkerCommandTable)
+    app.add_directive("command", Command)
     app.add_directive("errors", ErrorsTable)
     app.add_directive("server-errors", ServerErrorsTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

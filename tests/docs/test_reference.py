@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from echomq.cli import main as commands
 from echomq.conformance.scenarios import SCENARIOS
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import _KNOWN
@@ -43,6 +44,12 @@ def test_row_fields_are_those_that_scripts_and_records_know() -> None:
     cells = re.findall(r"^\| (`.*?) \|", _section("The row"), re.MULTILINE)
     listed = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
     assert listed == {name.decode() for name in _KNOWN}
+
+
+def test_commands_are_all_in_the_reference() -> None:
+    """Each command has its place in the page."""
+    page = (DOCS / "reference" / "command-line.md").read_text("utf-8")
+    assert sorted(re.findall(r"^```\{command\} (\S+)$", page, re.MULTILINE)) == sorted(commands.commands)
 
 
 def test_settings_are_those_that_scripts_touch() -> None:

@@ -47,7 +47,7 @@ def test_conformance_says_what_was_expected_and_seen(server_url: str, monkeypatc
         b.expect("the verdict", b.enqueue(), "refused")
 
     it = Scenario("a story with another end", (1,), story)
-    monkeypatch.setattr("echomq.conformance.__main__.SCENARIOS", [it])
+    monkeypatch.setattr("echomq.conformance.scenarios.SCENARIOS", [it])
     result = CliRunner().invoke(main, [server_url])
     assert result.exit_code == 1
     assert re.search(
@@ -57,10 +57,11 @@ def test_conformance_says_what_was_expected_and_seen(server_url: str, monkeypatc
 
 
 def test_conformance_says_when_there_is_no_server() -> None:
-    """An address where nobody listens is one line and exit code 2."""
+    """An address where nobody listens is one line and exit code 3; what is no address is a bad argument."""
     result = CliRunner().invoke(main, ["redis://127.0.0.1:1"])
-    assert result.exit_code == 2
+    assert result.exit_code == 3
     assert "cannot use a server" in result.output
+    assert CliRunner().invoke(main, ["nonsense"]).exit_code == 2
     assert CliRunner().invoke(main, []).exit_code == 2
     assert CliRunner().invoke(main, ["--embedded", "--only", "no such story"]).exit_code == 2
 

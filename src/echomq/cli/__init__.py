@@ -10,16 +10,25 @@ from __future__ import annotations
 
 import click
 
+from echomq.cli.browse import ls
 from echomq.cli.cancel import cancel
 from echomq.cli.changing import reprioritise, update
 from echomq.cli.clearing import drain, trim
+from echomq.cli.completion import completion
+from echomq.cli.conformance import conformance
+from echomq.cli.doctor import doctor
+from echomq.cli.enqueue import enqueue
 from echomq.cli.events import events
 from echomq.cli.fleet import queues, workers
 from echomq.cli.flow import flow
 from echomq.cli.going import pause, promote, reschedule, resume
+from echomq.cli.lanes import lanes
 from echomq.cli.morgue import dead, redrive
 from echomq.cli.repairs import obliterate, repair
 from echomq.cli.schedules import schedules
+from echomq.cli.show import show
+from echomq.cli.stats import stats
+from echomq.cli.top import top
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,7 +38,8 @@ def main() -> None:
 
 
 for command in (
-    cancel, dead, drain, events, flow, obliterate, pause, promote, queues, redrive, repair, reprioritise, reschedule, resume, schedules,
-    trim, update, workers,
+    cancel, completion, conformance, dead, doctor, drain, enqueue, events, flow, lanes, ls, obliterate, pause,
+    promote, queues, redrive, repair, reprioritise, reschedule, resume, schedules, show, stats, top, trim,
+    update, workers,
 ):  # fmt: skip
     main.add_command(command)

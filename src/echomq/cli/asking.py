@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
 import click
@@ -53,7 +53,7 @@ def bar(what: str, total: int | None) -> Iterator[Callable[[int], Awaitable[None
     done = 0
     try:
         with (
-            _cursor_kept(shown=console.is_terminal),
+            terminal_kept() if console.is_terminal else nullcontext(),
             Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown,
         ):
             task = shown.add_task(what, total=total)
@@ -71,15 +71,19 @@ def bar(what: str, total: int | None) -> Iterator[Callable[[int], Awaitable[None
 
 
 @contextmanager
-def _cursor_kept(*, shown: bool) -> Iterator[None]:
-    """Let SIGTERM, which ends the process at once, take the bar away and show the cursor that the bar hides."""
-    if not shown or threading.current_thread() is not threading.main_thread():
+def terminal_kept(*, screen: bool = False) -> Iterator[None]:
+    """Let SIGTERM, which ends the process at once, take away what is drawn and show the cursor that is hidden meanwhile.
+
+    Args:
+        screen: Whether what is drawn has the terminal's other screen, which is left; else it is the line of a bar.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(number: int, _frame: object) -> None:
         # Past all buffers: whoever is interrupted may be writing to them.
-        os.write(2, b"\r\x1b[2K\x1b[?25h")
+        os.write(2, b"\x1b[?1049l\x1b[?25h" if screen else b"\r\x1b[2K\x1b[?25h")
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

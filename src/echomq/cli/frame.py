@@ -129,6 +129,12 @@ def checked(check: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
     return callback
 
 
+def checked_all(check: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Make the same of an argument that may be said several times: each is checked, and one said twice counts once."""
+    one = checked(check)
+    return lambda context, parameter, values: tuple(dict.fromkeys(one(context, parameter, each) for each in values))
+
+
 queue_option: Final[Callable[[F], F]] = click.option(
     "--queue", "-q", required=True, callback=checked(check_queue_name), metavar="QUEUE", help="The queue."
 )

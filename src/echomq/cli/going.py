@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Final
 
 import click
 
 from echomq.cli.frame import REFUSED, checked, connected, queue_option
 from echomq.cli.output import Output
+from echomq.cli.typed import moment
 from echomq.client import Client
 from echomq.errors import EchoMQError
 from echomq.protocol.ids import check_id
@@ -48,8 +48,8 @@ async def reschedule(
     """Give JOBs that wait another time, whether they are scheduled or ready."""
     if (delay is None) == (at is None):
         raise click.UsageError(f"say either --delay or --at ({'neither is' if at is None else 'both are'} given)")
-    moment = None if at is None else _moment(at)
-    outcomes = await client.queue(queue).reschedule(map(check_id, ids), delay=delay, at=moment)
+    due = None if at is None else moment("--at", at)
+    outcomes = await client.queue(queue).reschedule(map(check_id, ids), delay=delay, at=due)
     answer_each(out, ids, outcomes, "rescheduled")
 
 
@@ -61,21 +61,6 @@ async def promote(client: Client, out: Output, *, ids: tuple[str, ...], queue: s
     """Let scheduled JOBs run now; those that are ready stay so."""
     outcomes = await client.queue(queue).promote(map(check_id, ids))
     answer_each(out, ids, outcomes, "promoted")
-
-
-def _moment(text: str) -> dt.datetime:
-    """Read a moment as people type it.
-
-    Raises:
-        click.UsageError: It is none, or does not say in which zone.
-    """
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise click.UsageError(f"--at is written as 2026-10-25T02:30+02:00 or 2026-10-25T00:30Z, not {text!r}")
-    return moment
 
 
 def answer_each(out: Output, ids: tuple[str, ...], outcomes: list[EchoMQError | None], done: str) -> None:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import attrs
 import click
 
+from echomq.cli import typed
 from echomq.cli.asking import bar
 from echomq.cli.frame import REFUSED, connected, queue_option
-from echomq.cli.output import Output
+from echomq.cli.output import Output, span
 from echomq.client import Client
 from echomq.finding import JobFilters
-from echomq.limits import Rate
 from echomq.morgue import DeadJob
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 SHOWN: Final = 50
 """Dead jobs that are shown unless told otherwise."""
-_RATE: Final = re.compile(r"([0-9]+)(?:/([0-9]+(?:\.[0-9]+)?))?")
-_UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
 def filter_options(command: F) -> F:
@@ -84,7 +81,7 @@ async def redrive(
         raise click.UsageError("say JOBs, or which ones (--task, --error, --older), or --all")
     found = client.queue(queue)
     if not ids:
-        pace = _rate(rate)
+        pace = None if rate is None else typed.rate(rate)
         total = (await found.counts()).dead if every else None
         with bar("redriven", limit if total is None or (limit is not None and limit < total) else total) as progress:
             count = await found.dead.redrive(limit=limit, rate=pace, progress=progress, **filters)
@@ -112,20 +109,6 @@ def _filters(task: str | None, error: str | None, older: float | None) -> JobFil
     return filters
 
 
-def _rate(text: str | None) -> Rate | None:
-    """Read a rate as people type it.
-
-    Raises:
-        ValueError: It is none.
-    """
-    if text is None:
-        return None
-    match = _RATE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"a rate is written as 5 (a second) or 100/60 (a minute), not {text!r}")
-    return Rate(int(match[1]), per=float(match[2] or 1))
-
-
 def _row(job: DeadJob) -> tuple[str, ...]:
     error = "-" if job.error is None else f"{job.error.type}: {job.error.message}"
     return (job.id, job.task or "-", str(job.attempts), span(job.age), error[:200], job.reason[:200])
@@ -134,11 +117,3 @@ def _row(job: DeadJob) -> tuple[str, ...]:
 def _plain(job: DeadJob) -> dict[str, str] | None:
     error = job.error
     return None if error is None else {"type": error.type, "message": error.message, "traceback": error.traceback}
-
-
-def span(seconds: float) -> str:
-    """Say how long, for people: the largest unit, and one digit behind the point."""
-    for unit, size in _UNITS:
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, final
 
@@ -15,6 +15,7 @@ from rich.table import Table
 
 WIDE: Final = 1000
 """Columns of what is no terminal: a program that reads lines must find a row on one."""
+_UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
 @final
@@ -24,6 +25,11 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         """Whether it is one JSON document; else it is for people."""
+
+    def say(self, text: str) -> None:
+        """Say something to people only."""
+        if not self.as_json:
+            click.echo(text)
 
     def done(self, text: str, **values: Any) -> None:
         """Say what was done: the text, or its values as a JSON object."""
@@ -36,18 +42,24 @@ class Output:
         """Write a value as JSON: datetimes as text, bytes as text if they are UTF-8."""
         click.echo(orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2).decode())
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, empty: str = "nothing") -> None:
-        """Write a table for people; of no rows, `empty`."""
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        empty: str = "nothing",
+        right: Collection[str] = (),
+    ) -> None:
+        """Write a table for people; of no rows, `empty`. Columns of numbers are named by `right`."""
         rows = list(rows)
         if not rows:
             click.echo(empty)
             return
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*map(_safe, row))
-        console_of().print(table)
+        console = console_of()
+        with console.capture() as drawn:
+            console.print(table_of(columns, rows, right=right))
+        # The last column is as wide as its widest cell: nobody sees that on a terminal, but whoever reads lines does.
+        click.echo("\n".join(map(str.rstrip, drawn.get().splitlines())))
 
     @contextmanager
     def counting(self, what: str) -> Iterator[Callable[[int], Awaitable[None]]]:
@@ -64,11 +76,30 @@ class Output:
             yield progress
 
 
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()) -> Table:
+    """Make a table for people: what is in it is shown as it is, but for what a terminal would obey."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        number = column in right
+        table.add_column(column, overflow="fold", no_wrap=number, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*map(safe, row))
+    return table
+
+
 def when(moment: dt.datetime | None, *, none: str = "-") -> str:
     """Spell a moment for people, to the second, or to the millisecond where it has some."""
     if moment is None:
         return none
     return moment.isoformat(sep=" ", timespec="milliseconds" if moment.microsecond else "seconds")
+
+
+def span(seconds: float) -> str:
+    """Say how long, for people: the largest unit, and one digit behind the point."""
+    for unit, size in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _plain(value: Any) -> Any:
@@ -77,7 +108,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"no JSON: {value!r}")
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """Take from a name what a terminal would obey, and what rich would read as markup."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text).replace("[", r"\[")
 

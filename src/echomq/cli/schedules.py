@@ -10,6 +10,7 @@ import orjson
 
 from echomq.cli.frame import CommandError, connected, json_option, queue_option
 from echomq.cli.output import Output, when
+from echomq.cli.typed import call_payload
 from echomq.client import Client
 from echomq.errors import ScheduleNotFoundError
 from echomq.protocol.times import from_unix_ms, unix_ms
@@ -218,19 +219,7 @@ def _payload(args: str | None, kwargs: str | None, payload: str | None) -> bytes
         if args is not None or kwargs is not None:
             raise ValueError("say either --payload, or --args and --kwargs")
         return payload.encode("utf-8", "surrogateescape")  # the bytes as they were typed
-    call: dict[str, Any] = {}
-    for what, text, kind, words in (("args", args, list, "list"), ("kwargs", kwargs, dict, "object")):
-        if text is None:
-            continue
-        try:
-            call[what] = orjson.loads(text)
-        except orjson.JSONDecodeError as error:
-            raise ValueError(f"--{what} is JSON, which {text!r} is not: {error}") from None
-        if not isinstance(call[what], kind):
-            raise ValueError(  # noqa: TRY004 - it is text that was typed
-                f"--{what} is a JSON {words}, not {text}"
-            )
-    return orjson.dumps(call)
+    return call_payload(args, kwargs)
 
 
 def _row(info: ScheduleInfo, runs: int) -> tuple[str, ...]:
