@@ -227,7 +227,7 @@ async def test_policy_by_error_knows_the_errors_of_a_process(app: App, queue_nam
     policy = ByError({GoneError: NEVER, HttpError: RetryAfter(Fixed(0), cap=3600)}, default=Fixed(0))
     fail = app.task(queue=queue_name, run_in="process", backoff=policy, max_attempts=2)(process_jobs.fail)
     with capture_logs() as logs:
-        async with app, running(app, processes=1, lease=30.0):
+        async with app, running(app, pool=1, lease=30.0):
             job = await fail.enqueue(how)
             await until(lambda: peek.state(job.id) in {"dead", "schedule"})
     record = peek.record(job.id)

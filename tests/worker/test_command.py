@@ -45,7 +45,7 @@ def put(peek: Peek, task: str, *args: Any, **options: Any) -> str:
         (["tests.worker.jobs_app:app", "--lease", "0"], "lease is 0.0; it must be"),
         (["tests.worker.jobs_app:app", "--concurrency", "0"], "concurrency is 0; it must be"),
         (["tests.worker.jobs_app:app", "--threads", "0"], "threads is 0; it must be"),
-        (["tests.worker.jobs_app:app", "--processes", "many"], "not a valid integer"),
+        (["tests.worker.jobs_app:app", "--pool", "many"], "not a valid integer"),
         (["tests.worker.jobs_app:app", "--queue", "a b"], "'a b'"),
         (["tests.worker.jobs_app:batches", "--concurrency", "9"], "batches of up to 10 jobs"),
         (

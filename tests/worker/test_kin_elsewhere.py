@@ -36,7 +36,7 @@ async def test_plain_function_reads_its_children(app: App, queue_name: str, plac
     async def after(text: str) -> None:
         told.append(text)
 
-    async with app, running(app, processes=1, lease=30.0):
+    async with app, running(app, pool=1, lease=30.0):
         nodes: list[Node] = [one.call(1), one.call(2), child(one.call(-1), on_failure="ignore")]
         handle = await app.flows.add(flow(parent.call("told"), nodes))
         found: Any = await handle.result(timeout=30)
@@ -120,7 +120,7 @@ async def test_result_of_a_child_in_a_process_reaches_its_parent(app: App, queue
     async def parent(job: Job) -> int:
         return sum((await job.children_results(int)).values())
 
-    async with app, running(app, processes=1, lease=30.0):
+    async with app, running(app, pool=1, lease=30.0):
         handle = await app.flows.add(flow(parent.call(), [add.call(1, 2), add.call(3, 4)]))
         assert await handle.result(timeout=30) == 10
 

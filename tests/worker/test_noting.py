@@ -126,7 +126,7 @@ async def test_checkpoint_without_a_step_stays_on_the_latest(app: App, queue_nam
 
     else:
         app.task(**options, name="handle", run_in=kind)(process_jobs.checkpoints)  # type: ignore[call-overload]
-    async with app, running(app, processes=1):
+    async with app, running(app, pool=1):
         args = b'{"args":[1]}' if kind == "batch" else b"{}"
         job = await app.queue(queue_name).enqueue(args, task="handle", result_ttl=60)
         await until(lambda: peek.state(job.id) in {"done", "dead"})

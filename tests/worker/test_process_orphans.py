@@ -17,7 +17,7 @@ from tests.worker.support import Peek
 from tests.worker.test_command import put
 
 pytestmark = pytest.mark.slow
-OPTIONS = ("--processes", "1", "--concurrency", "2", "--grace", "10", "--cleanup", "0.5")
+OPTIONS = ("--pool", "1", "--concurrency", "2", "--grace", "10", "--cleanup", "0.5")
 
 
 def is_running(pid: int) -> bool:
@@ -42,7 +42,7 @@ def wait_child(peek: Peek, worker: WorkerProcess, start: str) -> int:
 
 def test_processes_end_with_a_killed_worker(server_url: str, queue_name: str, peek: Peek) -> None:
     """SIGKILL for the worker: one that runs a function ends at once, one that waits for work does too."""
-    options = ("--processes", "2", "--lease", "60")
+    options = ("--pool", "2", "--lease", "60")
     with worker_process(server_url, queue_name, *options) as worker:
         idle = put(peek, "in_process", 0)
         long = put(peek, "in_process", 60)

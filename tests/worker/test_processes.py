@@ -25,7 +25,7 @@ from tests.worker import process_jobs
 from tests.worker.support import QUICK, TRIO, Peek, running, until
 
 pytestmark = pytest.mark.anyio
-ONE: dict[str, Any] = {"processes": 1, "lease": 30.0}
+ONE: dict[str, Any] = {"pool": 1, "lease": 30.0}
 
 
 def declare(app: App, queue: str, function: Any, **options: Any) -> Any:
@@ -200,7 +200,7 @@ async def test_process_whose_lease_is_lost_is_killed_at_once(
     """Whatever time its cleanup has: another attempt may run now, and nothing is written."""
     ignore, told = declare(app, queue_name, process_jobs.ignore), tmp_path / "told"
     with capture_logs() as logs:
-        async with app, running(app, processes=1, lease=3.0, cleanup=60.0) as worker:
+        async with app, running(app, pool=1, lease=3.0, cleanup=60.0) as worker:
             job = await ignore.enqueue(str(told))
             await until(told.exists)
             (child,) = worker._processes.pids
@@ -219,7 +219,7 @@ async def test_process_in_its_cleanup_is_killed_when_the_lease_is_lost(
 ) -> None:
     """It was cancelled and has time; then the lease goes, and the time with it."""
     ignore, told = declare(app, queue_name, process_jobs.ignore), tmp_path / "told"
-    async with app, running(app, processes=1, lease=60.0, cleanup=60.0) as worker:
+    async with app, running(app, pool=1, lease=60.0, cleanup=60.0) as worker:
         job = await ignore.enqueue(str(told))
         await until(told.exists)
         (child,), (lease,) = worker._processes.pids, worker._leases
@@ -239,7 +239,7 @@ async def test_process_whose_lease_cannot_be_renewed_is_dead_by_its_deadline(
     """Cancelled, in its cleanup, and no renewal gets through: it is dead before the server may lease the job again."""
     ignore, told = declare(app, queue_name, process_jobs.ignore), tmp_path / "told"
     pid = declare(app, queue_name, process_jobs.pid)
-    async with app, running(app, processes=1, lease=3.0, margin=1.2, cleanup=60.0):
+    async with app, running(app, pool=1, lease=3.0, margin=1.2, cleanup=60.0):
         child = await (await pid.enqueue()).result(timeout=20)
         monkeypatch.setattr(Heartbeat, "_renew", lambda *_: None)
         job = await ignore.enqueue(str(told))
@@ -256,7 +256,7 @@ async def test_timeout_counts_from_when_the_slot_is_had(app: App, queue_name: st
     """A job that queues for a process or a thread spends nothing of its time, nor of its lease."""
     decorate: Any = app.task(queue=queue_name, run_in=place, timeout=1.0, result_ttl=60)  # type: ignore[call-overload]
     task = decorate(process_jobs.sleep)
-    async with app, running(app, processes=1, threads=1, lease=1.9) as worker:
+    async with app, running(app, pool=1, threads=1, lease=1.9) as worker:
         await task.enqueue(0.0)  # its process has started
         await until(lambda: worker.statistics().counters.completed == 1)
         first = await task.options(timeout=60).enqueue(2.2)
@@ -293,7 +293,7 @@ async def test_shutdown_keeps_its_promise_with_processes(app: App, queue_name: s
     ignore, pid = declare(app, queue_name, process_jobs.ignore), declare(app, queue_name, process_jobs.pid)
     told = [tmp_path / "a", tmp_path / "b"]
     async with app:
-        async with running(app, processes=3, lease=30.0, grace=0.2, cleanup=0.3) as worker:
+        async with running(app, pool=3, lease=30.0, grace=0.2, cleanup=0.3) as worker:
             jobs = [await ignore.enqueue(str(each)) for each in told]
             await until(lambda: all(each.exists() for each in told))
             await (await pid.enqueue()).result(timeout=20)
@@ -315,7 +315,7 @@ async def test_processes_are_gone_when_the_worker_is_cancelled(
     ignore, told = declare(app, queue_name, process_jobs.ignore), tmp_path / "told"
     async with app:
         async with anyio.create_task_group() as tasks:
-            worker = await tasks.start(partial(run_worker, app, **{**QUICK, "processes": 2, "cleanup": 0.1}))
+            worker = await tasks.start(partial(run_worker, app, **{**QUICK, "pool": 2, "cleanup": 0.1}))
             job = await ignore.enqueue(str(told))
             await until(told.exists)
             other = await ignore.enqueue(str(told))

@@ -72,16 +72,16 @@ def test_run_in_is_read_from_the_task() -> None:
     assert app.task(name="c", run_in="thread")(process_jobs.pid).run_in == "thread"
 
 
-def test_options_limit_threads_and_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_limit_threads_and_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many threads as slots, one process a processor; whole numbers of 1 and more."""
     monkeypatch.setattr("os.cpu_count", lambda: 7)
     options = WorkerOptions(concurrency=5)
-    assert (options.threads, options.processes) == (5, 7)
+    assert (options.threads, options.pool) == (5, 7)
     monkeypatch.setattr("os.cpu_count", lambda: None)
-    assert WorkerOptions().processes == 1
+    assert WorkerOptions().pool == 1
     whole: Any = 3.0
     assert (WorkerOptions().threads, WorkerOptions(threads=whole).threads) == (100, 3)
-    for name in ("threads", "processes"):
+    for name in ("threads", "pool"):
         for value in (0, -1, 1.5, True, "2", None, 10_001):
             given: Any = {name: value}
             with pytest.raises(ValueError, match=name):

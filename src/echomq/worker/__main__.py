@@ -157,7 +157,7 @@ async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any]) -> 
     help="How many plain functions run at once in threads; as many as --concurrency unless given.",
 )
 @click.option(
-    "--processes", type=int, help="How many run at once in processes of their own; one a processor unless given."
+    "--pool", type=int, help="How many handlers run at once in processes of their own; one a processor unless given."
 )
 @click.option("--lease", default=30.0, help="Seconds a claim holds without being renewed.")
 @click.option("--grace", default=20.0, help="Seconds a shutdown waits for handlers.")

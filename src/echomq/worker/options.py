@@ -45,7 +45,7 @@ class WorkerOptions:
     threads: int = attrs.field(validator=_within(1, MAX_CONCURRENCY, "threads"))
     """How many plain functions run at once in threads. As many as `concurrency`, unless told otherwise: fewer protect
     what they use, a database with few connections say, and let coroutine functions have the other slots."""
-    processes: int = attrs.field(validator=_within(1, MAX_CONCURRENCY, "processes"))
+    pool: int = attrs.field(validator=_within(1, MAX_CONCURRENCY, "processes"))
     """How many plain functions run at once in processes of their own (`run_in="process"`). As many as the machine has
     processors, unless told otherwise. A process is started when it is first needed, and kept."""
     lease: float = attrs.field(default=30.0, validator=_within(0.1, 604_800, "seconds"))
@@ -88,7 +88,7 @@ class WorkerOptions:
     def _as_many_as_slots(self) -> int:
         return self.concurrency
 
-    @processes.default
+    @pool.default
     def _as_many_as_processors(self) -> int:
         return os.cpu_count() or 1
 
@@ -97,7 +97,7 @@ class WorkerOptions:
         if not 0 < self.margin < self.lease / 2:
             msg = f"margin is {self.margin!r}; it must be positive and less than half the lease ({self.lease!r})"
             raise ValueError(msg)
-        for name in ("concurrency", "threads", "processes", "max_depth"):
+        for name in ("concurrency", "threads", "pool", "max_depth"):
             number = getattr(self, name)
             if number != int(number):
                 msg = f"{name} is {number!r}; it must be a whole number"

@@ -134,7 +134,7 @@ class Worker:
         self._timetable = Timetable(self._queues.values())
         self._outbox = OutboxPump(self._queues.values())
         self._beats = Beats(self._queues.values(), options, lambda: self._leases)
-        self._processes = Processes(options.processes, cleanup=options.cleanup, result_limit=options.result_limit)
+        self._processes = Processes(options.pool, cleanup=options.cleanup, result_limit=options.result_limit)
         self._means = Means(
             codec=codec,
             timers=self._timers,
