@@ -329,7 +329,7 @@ ENDINGS = (
     ),
     _m(
         "handlers get no grace",
-        (RUN, "        with anyio.move_on_after(options.grace):\n            await self._until_drained_or_hurried()\n", ""),
+        (RUN, "        with anyio.move_on_after(options.grace):\n            await self._unless(self._hurry, self._until_drained)\n", ""),
         by="worker/shutdown::stop_lets_handlers_end_within_grace[trio]",
     ),
     _m(
@@ -339,7 +339,7 @@ ENDINGS = (
     ),
     _m(
         "a second stop changes nothing",
-        (RUN, "            self._hurry.set()\n        self._stop.set()", "            pass\n        self._stop.set()"),
+        (RUN, "            self._hurry.set()\n        self._told.set()", "            pass\n        self._told.set()"),
         by="worker/command::second_signal_skips_the_waiting",
     ),
     _m(

@@ -22,10 +22,12 @@ ROOT = Path(__file__).parents[2]
 class WorkerProcess:
     """One `python -m echomq.worker`, with its log."""
 
-    def __init__(self, url: str, queue: str, *options: str, app: str = "tests.worker.jobs_app:app") -> None:
+    def __init__(
+        self, url: str, queue: str, *options: str, app: str = "tests.worker.jobs_app:app", path: Path = ROOT
+    ) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
-        path = os.pathsep.join(each for each in (os.environ.get("PYTHONPATH"), str(ROOT)) if each)
-        env = {**os.environ, "ECHOMQ_URL": url, "TEST_QUEUE": queue, "PYTHONPATH": path}
+        paths = os.pathsep.join(each for each in (os.environ.get("PYTHONPATH"), str(ROOT), str(path)) if each)
+        env = {**os.environ, "ECHOMQ_URL": url, "TEST_QUEUE": queue, "PYTHONPATH": paths}
         command = [sys.executable, "-X", "dev", "-W", "error", "-m", "echomq.worker", app, "--log-format", "json"]
         self.process = subprocess.Popen(
             [*command, *options], env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=self._log, start_new_session=True

@@ -1,8 +1,9 @@
 """`python -m echomq.worker module:app`: a worker as a process, on trio.
 
-Exit codes: 0 after an orderly shutdown (a signal, or `--burst` and nothing left), 1 when the worker failed, 2 for bad
-arguments, 70 when handlers would not end and the process stopped hard at its deadline: their leases expire, and the
-jobs run again elsewhere.
+Exit codes: 0 after an orderly shutdown (a signal, `--burst` and nothing left, `--max-jobs`, `--max-rss`), 1 when the
+worker failed, 2 for bad arguments, 70 when handlers would not end and the process stopped hard at its deadline: their
+leases expire, and the jobs run again elsewhere. With `--processes`: the worst of the workers', 128 and more for one that a
+signal has ended.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import traceback
 from contextlib import ExitStack, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -32,18 +34,25 @@ from echomq.worker.entry import check_served, run_worker
 from echomq.worker.gather import find_batch
 from echomq.worker.logs import configure_logs, open_missing_streams
 from echomq.worker.options import WorkerOptions
+from echomq.worker.retire import check_memory
+from echomq.worker.supervisor import (
+    EXIT_FAILED,
+    EXIT_REPLACE,
+    HURRY,
+    SLACK,
+    STOP,
+    Orders,
+    Supervisor,
+    urgency,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from echomq.worker.run import Worker
 
-EXIT_FAILED = 1
-SLACK = 1.0
-"""Seconds beyond grace and cleanup before the process stops hard."""
 LINGER = 5.0
 """Seconds that threads which handlers have left may keep a process that was not told to stop: with `--burst`, say."""
-SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 DEADLINE = Deadline()
 """The process has one end."""
 
@@ -118,36 +127,86 @@ def check_app(app: App, queues: tuple[str, ...], settings: WorkerOptions) -> Non
     for queue in served:
         find_batch({task.name: task for task in app.tasks.values() if task.queue == queue}, settings)
     parse(server_url(app.url))
+    check_memory(settings.max_rss)
 
 
-async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any]) -> None:
+async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any], *, supervised: bool) -> str:
+    """Run the worker; answer why it is to be replaced, "" if it is not."""
     grace, cleanup = options["grace"], options["cleanup"]
+    heard = STOP | {HURRY} if supervised else STOP
+    means = partial(urgency, supervised=supervised)
 
-    def seconds(count: int) -> float:
-        return float((grace if count == 1 else 0) + cleanup + SLACK)
+    def seconds(urgency: int) -> float:
+        return float((grace if urgency == 1 else 0) + cleanup + SLACK)
 
     async with anyio.create_task_group() as tasks:
         worker: Worker | None = None
-        stopped = 0
+        came: list[int] = []
 
         async def on_signals() -> None:
-            nonlocal stopped
-            with anyio.open_signal_receiver(*SIGNALS) as signals, DEADLINE.set_by(SIGNALS, seconds):
+            with anyio.open_signal_receiver(*heard) as signals, DEADLINE.set_by(heard, means, seconds):
                 async for number in signals:
-                    stopped += 1
-                    _log.info("signal", signal=signal.Signals(number).name, stopping="at once" if stopped > 1 else "")
-                    if worker is not None:
-                        worker.stop()
-                    else:
-                        running.cancel_scope.cancel()
+                    before = means(came)
+                    came.append(number)
+                    if (now := means(came)) == before:
+                        continue
+                    _log.info("signal", signal=signal.Signals(number).name, stopping="at once" if now > 1 else "")
+                    for _ in range(before, now):
+                        if worker is not None:
+                            worker.stop()
+                        else:
+                            running.cancel_scope.cancel()
 
         tasks.start_soon(on_signals)
         async with anyio.create_task_group() as running:
             worker = await running.start(partial(run_worker, app, queues=queues, **options))
         tasks.cancel_scope.cancel()
+    return "" if worker is None else worker.retired
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+def _find_changes(directories: Sequence[Path]) -> Callable[[anyio.Event], AsyncIterator[Sequence[str]]]:
+    try:
+        from echomq.worker.reload import Changes  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        msg = f"--reload needs {error.name}: pip install 'echomq[reload]'"
+        raise click.UsageError(msg) from None
+    return Changes(directories)
+
+
+def _supervise(
+    processes: int, directories: Sequence[Path] | None, given: dict[str, Any], *, embedded: bool, arguments: list[str]
+) -> None:
+    """Be the supervisor. The app is its workers' to look at."""
+    changes = None if directories is None else _find_changes(directories)
+    try:
+        settings = WorkerOptions(**given)
+        env = dict(os.environ)
+        supervisor = Supervisor(processes, arguments, settings, name=given.get("name"), env=env, changes=changes)
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(str(error)) from None
+    with ExitStack() as stack:
+        if embedded:
+            env["ECHOMQ_URL"] = _open_server(stack)
+        sys.exit(anyio.run(supervisor.run, backend="trio"))
+
+
+def _open_server(stack: ExitStack) -> str:
+    from echomq.embedded import open_server  # noqa: PLC0415 - only then is a server binary needed
+
+    url = stack.enter_context(open_server()).url
+    _log.info("embedded_server", url=url)
+    return url
+
+
+class _Command(click.Command):
+    """Keeps its arguments as they were typed, for the processes that are to have the same."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.obj = list(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Command, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.argument("app", metavar="MODULE:APP")
 @click.option("--queue", "queues", multiple=True, help="A queue to serve (repeatable); all of the app's unless given.")
 @click.option("--concurrency", default=100, help="How many handlers run at once.")
@@ -158,6 +217,23 @@ async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any]) -> 
 )
 @click.option(
     "--pool", type=int, help="How many handlers run at once in processes of their own; one a processor unless given."
+)
+@click.option(
+    "--processes",
+    type=int,
+    help="Run that many workers in processes of their own, and start one anew that dies; one worker, and here, unless given.",
+)
+@click.option(
+    "--max-jobs", type=int, help="End after about so many jobs, when their handlers have ended, to be replaced."
+)
+@click.option("--max-rss", type=int, help="The same from so many MiB of resident memory on.")
+@click.option("--reload", is_flag=True, help="For development: start anew when a Python file changes.")
+@click.option(
+    "--reload-dir",
+    "directories",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where to look for changes (repeatable); the current directory unless given.",
 )
 @click.option("--lease", default=30.0, help="Seconds a claim holds without being renewed.")
 @click.option("--grace", default=20.0, help="Seconds a shutdown waits for handlers.")
@@ -172,19 +248,52 @@ async def _serve(app: App, queues: tuple[str, ...], options: dict[str, Any]) -> 
     "--health-port", type=int, help="Answer health probes over HTTP at this port; 0: a free one, which is logged."
 )
 @click.option("--health-host", default="127.0.0.1", help="Where to listen for health probes.")
-@click.option("--name", help="What this worker is called in logs; host and process id unless given.")
+@click.option(
+    "--name",
+    help="What this worker is called in logs; host and process id unless given. With --processes: -1, -2, ... follow.",
+)
 @click.option("--log-format", type=click.Choice(["console", "json"]), default="console", help="How to log.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", help="What.")
+@click.option("--supervised", hidden=True)
+@click.pass_context
 def main(
-    app: str, queues: tuple[str, ...], url: str | None, log_format: str, log_level: str, *, embedded: bool, **given: Any
+    context: click.Context,
+    /,
+    app: str,
+    queues: tuple[str, ...],
+    url: str | None,
+    log_format: str,
+    log_level: str,
+    processes: int | None,
+    directories: tuple[Path, ...],
+    supervised: str | None,
+    *,
+    embedded: bool,
+    reload: bool,
+    **given: Any,
 ) -> None:
     """Run the tasks of an app. SIGTERM and SIGINT shut down in order; a second one skips the waiting."""
+    orders = None if supervised is None else Orders.read(supervised)
     configure_logs(log_format, log_level)
+    options = {name: value for name, value in given.items() if value is not None}
     if embedded and click.get_current_context().get_parameter_source("url") is ParameterSource.COMMANDLINE:
         msg = "say either --url or --embedded: an embedded server is a new and empty one"
         raise click.UsageError(msg)
+    if directories and not reload:
+        msg = "--reload-dir says where to look for changes: say --reload, too"
+        raise click.UsageError(msg)
+    if reload and given["burst"]:
+        msg = "say either --reload or --burst: one waits for changes, the other ends"
+        raise click.UsageError(msg)
+    if orders is not None:
+        embedded = False  # its server is the supervisor's, and its URL in the environment
+        options["name"] = orders.name
+        if options.get("health_port"):
+            options["health_port"] += orders.place
+    elif processes is not None or reload:
+        watched = (directories or (Path(),)) if reload else None
+        _supervise(1 if processes is None else processes, watched, options, embedded=embedded, arguments=context.obj)
     found = find_app(app)
-    options = {name: value for name, value in given.items() if value is not None}
     try:
         settings = WorkerOptions(**options)
         if embedded:
@@ -195,15 +304,15 @@ def main(
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None
     structlog.contextvars.bind_contextvars(worker=settings.name)
+    if orders is not None:
+        orders.tell_checked()
     with ExitStack() as stack:
         if embedded:
-            from echomq.embedded import open_server  # noqa: PLC0415 - only then is a server binary needed
-
-            server = stack.enter_context(open_server())
-            found.url = server.url
-            _log.info("embedded_server", url=server.url)
+            found.url = _open_server(stack)
         try:
-            anyio.run(_serve, found, queues, options, backend="trio")
+            serve = partial(_serve, found, queues, options, supervised=orders is not None)
+            if anyio.run(serve, backend="trio") and orders is not None:
+                sys.exit(EXIT_REPLACE)
         except BaseExceptionGroup as group:
             known, rest = group.split(EchoMQError)
             if known is None or rest is not None:

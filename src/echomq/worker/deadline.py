@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, final
 from echomq._logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 EXIT_HARD: Final = 70
 """EX_SOFTWARE: what runs past its deadline is a fault of the handlers."""
@@ -59,24 +59,32 @@ class Deadline:
         return self._timer is not None
 
     @contextmanager
-    def set_by(self, signals: frozenset[signal.Signals], seconds: Callable[[int], float]) -> Iterator[None]:
+    def set_by(
+        self,
+        signals: frozenset[signal.Signals],
+        urgency: Callable[[Sequence[int]], int],
+        seconds: Callable[[int], float],
+    ) -> Iterator[None]:
         """Arm the deadline when a signal arrives, whatever the main thread does; use it in the running loop.
 
         Args:
             signals: The signals that are meant. Somebody else handles them.
-            seconds: Answers how long the process has got, by how many have come.
+            urgency: Answers what those that have come mean together.
+            seconds: Answers how long the process has got by that, each time that it grows.
         """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         loops = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
         def follow() -> None:
-            count = 0
+            came: list[int] = []
             while data := os.read(reader, 1024):
                 for number in data:
                     if number in signals:
-                        count += 1
-                        self.set(seconds(count))
+                        before = urgency(came)
+                        came.append(number)
+                        if (now := urgency(came)) > before:
+                            self.set(seconds(now))
                 _pass_on(loops, data)
             os.close(reader)
 

@@ -29,6 +29,15 @@ def _within(low: float, high: float, unit: str) -> Any:
     return check
 
 
+def _at_most(most: int, unit: str) -> Any:
+    def check(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if value is not None and (type(value) is not int or not 1 <= value <= most):
+            msg = f"{attribute.name} is {shown(value)}; it must be 1 to {most} {unit}, or None"
+            raise ValueError(msg)
+
+    return check
+
+
 def _is_port(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and (type(value) is not int or not 0 <= value <= MAX_PORT):
         msg = f"{attribute.name} is {value!r}; it must be a port, 0 to {MAX_PORT}, or None"
@@ -68,6 +77,12 @@ class WorkerOptions:
     for payloads: a script's time grows with the bytes it moves, and leases wait for it."""
     max_depth: int = attrs.field(default=MAX_DEPTH, validator=_within(1, 1_000_000, "jobs"))
     """How many jobs may be above one that a handler spawns (`job.nursery()`): so handlers that spawn themselves end."""
+    max_jobs: int | None = attrs.field(default=None, validator=_at_most(1_000_000_000, "jobs"))
+    """After how many claimed jobs the worker claims no more, lets its handlers end, and ends; None: never. Each worker
+    draws a number between nine tenths of it and all of it, so that those that began together do not leave together."""
+    max_rss: int | None = attrs.field(default=None, validator=_at_most(1 << 30, "MiB"))
+    """From how much resident memory on it does the same, MiB; drawn in the same way, looked at every few seconds. It is
+    this process's alone: handlers in processes of their own have theirs. None: it is not looked at."""
     burst: bool = False
     """Stop when the queues are empty: nothing pending, active or scheduled, and nothing to be told to other queues."""
     allow_eviction: bool = False

@@ -49,6 +49,7 @@ from echomq.worker.processes import Processes
 from echomq.worker.pump import run_pump
 from echomq.worker.reasons import Outcome, Raised, Reason, Stopped
 from echomq.worker.resources import Resources
+from echomq.worker.retire import Limits, check_memory
 from echomq.worker.settle import Settler
 from echomq.worker.signals import Signal
 from echomq.worker.spawn import scope_class, spawner
@@ -103,8 +104,10 @@ class Worker:
             flow_limits: How large what handlers spawn may be.
 
         Raises:
-            ValueError: There is no queue, or a batch that takes more slots than there are.
+            ValueError: There is no queue, or a batch that takes more slots than there are; or the process is already
+                larger than `max_rss` allows.
         """
+        check_memory(options.max_rss)
         if not handlers:
             msg = "a worker needs at least one queue: declare a task, or name a queue"
             raise ValueError(msg)
@@ -146,7 +149,11 @@ class Worker:
         self._intake = Intake(
             list(self._queues.values()), options, free=self._free, begin=self._begin, claimed=self._was_claimed
         )
+        self._limits = Limits(options.max_jobs, options.max_rss)
+        self.retired = ""
+        """Why it ends by itself, to be replaced: `max_jobs` or `max_rss`; "" while it does not."""
         self._stop = anyio.Event()
+        self._told = anyio.Event()
         self._hurry = anyio.Event()
         self._drained = Signal()
         self._claims_over = anyio.Event()
@@ -162,8 +169,18 @@ class Worker:
 
     def stop(self) -> None:
         """Shut down: claim no more, let handlers end within `grace`, then cancel them. A second call skips the grace."""
-        if self._stop.is_set():
+        if self._told.is_set():
             self._hurry.set()
+        self._told.set()
+        self._end_claims()
+
+    def _retire(self, why: str) -> None:
+        """Claim no more, and end when all handlers have; how long that takes is for them, or for `stop`, to say."""
+        if not self._stop.is_set():
+            self.retired = why
+            self._end_claims()
+
+    def _end_claims(self) -> None:
         self._stop.set()
         self._resources.stop()
         self._intake.stop()
@@ -240,6 +257,8 @@ class Worker:
                             service.start_soon(self._guard, part, name=f"echomq {part.__name__.strip('_')}")
                         if self.options.health_port is not None:
                             service.start_soon(self._guard, self._answer_probes, name="echomq health")
+                        if self._limits.watches:
+                            service.start_soon(self._guard, self._watch_limits, name="echomq limits")
                         if self.options.burst:
                             burst = Burst(self._queues.values(), self._outbox, idle=self._is_idle, stop=self.stop)
                             service.start_soon(self._guard, burst.run, name="echomq burst")
@@ -272,6 +291,9 @@ class Worker:
         name, host, port = self.options.name, self.options.health_host, self.options.health_port
         await Health(self.statistics, name=name, host=host, port=port or 0).run()
 
+    async def _watch_limits(self) -> None:
+        await self._limits.watch(self._retire)
+
     async def _pump(self) -> None:
         await run_pump(self._queues.values())
 
@@ -296,13 +318,17 @@ class Worker:
             return 0
         # A handler that has settled its whole batch and goes on takes a slot too.
         bare = sum(not run.holds_leases for run in self._batches) if self._batches else 0
-        return self.options.concurrency - len(self._leases) - bare
+        free = self.options.concurrency - len(self._leases) - bare
+        left = self._limits.left(self._counters.claimed)
+        return free if left is None else min(free, left)
 
     def _begin(self, calls: QueueCalls, reply: ClaimReply, sent_at: float) -> None:
         deadline = sent_at + self.options.lease - self.options.margin
         # Not if the claim's reply took as long as the lease: no handler may begin.
         open_ = not self._stop.is_set() and anyio.current_time() < deadline
         self._counters.claimed += len(reply.jobs)
+        if self._limits.left(self._counters.claimed) == 0:
+            self._retire("max_jobs")
         if reply.due:
             self._timetable.slot_came(calls)
         if reply.owed:
@@ -420,9 +446,12 @@ class Worker:
 
     async def _shutdown(self) -> None:
         options = self.options
+        if self.retired:
+            _log.info("worker_retiring", worker=options.name, running=len(self._leases), why=self.retired)
+            await self._unless(self._told, self._until_settled)
         _log.info("worker_stopping", worker=options.name, running=len(self._leases), grace=options.grace)
         with anyio.move_on_after(options.grace):
-            await self._until_drained_or_hurried()
+            await self._unless(self._hurry, self._until_drained)
         end = anyio.current_time() + options.cleanup + EPSILON
         for lease in list(self._leases):
             lease.stop(Reason.SHUTDOWN)
@@ -445,13 +474,19 @@ class Worker:
         while self._leases or self._batches:
             await self._drained.wait()
 
-    async def _until_drained_or_hurried(self) -> None:
+    async def _until_settled(self) -> None:
+        await self._until_drained()
+        await self._settler.wait_below(1)
+
+    @staticmethod
+    async def _unless(event: anyio.Event, wait: Callable[[], Awaitable[None]]) -> None:
+        """Wait for something, unless an event comes first."""
         async with anyio.create_task_group() as either:
 
-            async def hurried() -> None:
-                await self._hurry.wait()
+            async def came() -> None:
+                await event.wait()
                 either.cancel_scope.cancel()
 
-            either.start_soon(hurried)
-            await self._until_drained()
+            either.start_soon(came)
+            await wait()
             either.cancel_scope.cancel()
