@@ -304,6 +304,11 @@ class Signature:
         except TypeError as error:
             raise TypeError(f"task {self.task!r}: {error}; it takes {self._bindable}") from None
 
+    def names_of(self, count: int) -> list[str]:
+        """Name the parameters that so many positional arguments are for."""
+        names = self._positional[:count]
+        return names if self._var_positional is None or count <= len(names) else [*names, self._var_positional]
+
     def structure(
         self, args: list[Any], kwargs: dict[str, Any], structure: Structure
     ) -> tuple[list[Any], dict[str, Any]]:

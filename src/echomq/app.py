@@ -41,6 +41,7 @@ from echomq.protocol.codec import Codec
 from echomq.protocol.keys import QueueKeys, check_prefix, check_queue_name, check_task_name
 from echomq.queue import Queue
 from echomq.recurrence import Missed, Recurrence
+from echomq.redaction import Redaction
 from echomq.resources import Providers
 from echomq.results import JobHandle, Results
 from echomq.tasks import DEFAULT_CODEC, JobCall, Place, Task, TaskCaller
@@ -91,6 +92,7 @@ class App:
         name: str = "",
         origin: str = "app",
         flow_limits: FlowLimits = DEFAULT_LIMITS,
+        redact: Iterable[str] = (),
     ) -> None:
         """Make an app. Nothing is opened, and the environment is not looked at, before `async with app:`.
 
@@ -104,6 +106,13 @@ class App:
                 `app.schedules.sync(prune=True)` removes what has this origin and is not declared any more, so programs
                 that share queues have origins of their own.
             flow_limits: How large its flows may be.
+            redact: Names of arguments and fields whose values are not to be seen: no error about a job's arguments or
+                result shows a value if one of them is among them, and the worker command logs `[redacted]` for them.
+                Case does not matter. What a handler itself says, prints or raises is its own affair.
+
+        Raises:
+            TypeError: `redact` is not several names.
+            ValueError: Another argument is not what it must be.
         """
         self.url = url
         """Where the server is, as given."""
@@ -111,6 +120,8 @@ class App:
         """What all keys begin with."""
         self.codec: Codec = DEFAULT_CODEC if codec is None else codec
         """What encodes arguments and results."""
+        self.redact = Redaction.of(redact)
+        """What hides them; `app.redact.hide(value)` does it for a log of your own."""
         self.origin = check_origin(origin)
         """What its schedules are signed with; "" when it has no name."""
         self.schedules = AppSchedules(self)
@@ -234,6 +245,7 @@ class App:
                 batch=batch,
                 run_in=run_in,
                 codec=self.codec,
+                redact=self.redact,
                 sender=self,
             )
             if task.name in self._tasks:
@@ -271,7 +283,14 @@ class App:
         """
         options = JobOptions.of({"result_ttl": result_ttl, "max_stalls": max_stalls})
         return TaskCaller(
-            check_queue_name(queue), check_task_name(name), self, self.codec, options, None, self.codec.decode
+            check_queue_name(queue),
+            check_task_name(name),
+            self,
+            self.codec,
+            options,
+            None,
+            self.codec.decode,
+            self.redact,
         )
 
     def schedule(

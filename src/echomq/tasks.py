@@ -6,7 +6,7 @@ A task is a value. The decorator `App.task` makes it, and nothing happens until 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, final
 
@@ -16,12 +16,14 @@ from echomq._options import EnqueueOptions, JobOptions
 from echomq._signature import NOTHING, Signature, check_findable, is_async
 from echomq.backoff import DEFAULT_BACKOFF, Backoff
 from echomq.batches import Batch
-from echomq.errors import ArgumentsError, DecodeError
+from echomq.errors import ArgumentsError, DecodeError, EncodeError
 from echomq.middleware import NOTHING_AROUND, AroundEnqueue
+from echomq.protocol._convert import sized
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import check_queue_name, check_task_name
 from echomq.protocol.newjob import MAX_COUNT
 from echomq.protocol.times import to_ms, to_seconds
+from echomq.redaction import NOTHING_HIDDEN, UNSAID, Redaction
 from echomq.results import JobHandle
 
 P = ParamSpec("P")
@@ -46,7 +48,7 @@ class JobCall(Generic[R_co]):
     """Where it goes."""
     task: str
     """The task's name; "" for a queue with one handler."""
-    payload: bytes
+    payload: bytes = attrs.field(repr=sized)
     """The arguments, encoded."""
     options: JobOptions = attrs.field(repr=False)
     """When, how often, and so on."""
@@ -99,6 +101,7 @@ class TaskCaller(Generic[P, R_co]):
     _options: JobOptions = attrs.field(repr=False)
     _signature: Signature | None = attrs.field(repr=False)
     _read: Callable[[bytes], Any] = attrs.field(repr=False)
+    _redact: Redaction = attrs.field(default=NOTHING_HIDDEN, repr=False)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[R_co]:
         """Make a job without enqueueing it: for `app.enqueue_many`, or a synchronous client.
@@ -109,7 +112,7 @@ class TaskCaller(Generic[P, R_co]):
             TypeError: They do not fit the handler's signature.
             EncodeError: They cannot be written without losing something.
         """
-        payload = encode_arguments(self._codec, self._signature, args, kwargs)
+        payload = encode_arguments(self._codec, self._signature, args, kwargs, self._redact)
         return JobCall(self.queue, self.task, payload, self._options, self._read, self._sender.around_enqueue)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
@@ -161,6 +164,8 @@ class Task(Generic[P, R_co]):
     one in a thread."""
     codec: Codec = attrs.field(default=DEFAULT_CODEC, repr=False)
     """Encodes arguments and results."""
+    redact: Redaction = attrs.field(default=NOTHING_HIDDEN, repr=False)
+    """Names whose values no error about its arguments or result shows."""
     is_async: bool = attrs.field(init=False, repr=False)
     """Whether it is a coroutine function, run in the event loop, or a plain one."""
     signature: Signature = attrs.field(init=False, repr=False)
@@ -200,7 +205,7 @@ class Task(Generic[P, R_co]):
         put(self, "signature", Signature(self.name, self.function, batch=self.batch is not None))
         options = JobOptions.of({"result_ttl": self.result_ttl, "max_stalls": self.max_stalls})
         caller: TaskCaller[P, R_co] = TaskCaller(
-            self.queue, self.name, self._sender, self.codec, options, self.signature, self.load_result
+            self.queue, self.name, self._sender, self.codec, options, self.signature, self.load_result, self.redact
         )
         put(self, "_caller", caller)
 
@@ -263,7 +268,7 @@ class Task(Generic[P, R_co]):
             TypeError: They do not fit the signature.
             EncodeError: They cannot be written without losing something.
         """
-        return encode_arguments(self.codec, self.signature, args, kwargs)
+        return encode_arguments(self.codec, self.signature, args, kwargs, self.redact)
 
     def load_arguments(self, payload: bytes, codec: Codec | None = None) -> tuple[list[Any], dict[str, Any]]:
         """Decode a payload to the handler's declared types, the job apart (see `inject`).
@@ -278,7 +283,7 @@ class Task(Generic[P, R_co]):
             ArgumentsError: A call, but not of this signature: what a rolling deploy looks like.
         """
         codec = codec or self.codec
-        args, kwargs = decode_arguments(codec, payload)
+        args, kwargs = self._decode(codec, payload)
         try:
             self.signature.check(tuple(args), kwargs)
         except TypeError as error:
@@ -289,7 +294,19 @@ class Task(Generic[P, R_co]):
         try:
             return self.signature.structure(args, kwargs, structure)
         except DecodeError as error:
-            raise ArgumentsError(f"task {self.name!r}: {error}", task=self.name, path=error.path) from error
+            path = error.path
+            if not hides_call(self.redact, self.signature, args, kwargs):
+                raise ArgumentsError(f"task {self.name!r}: {error}", task=self.name, path=path) from error
+        raise ArgumentsError(f"task {self.name!r}: {path or 'a value'}: does not fit ({UNSAID})", self.name, path)
+
+    def _decode(self, codec: Codec, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
+        try:
+            return decode_arguments(codec, payload)
+        except DecodeError:
+            if not self.redact:
+                raise
+        # Not within: what is hidden would be its context.
+        raise DecodeError(f"expected a call, got {len(payload)} bytes ({UNSAID})")
 
     def inject(
         self, job: Any, args: list[Any], kwargs: dict[str, Any], resources: Mapping[Any, Any] = NOTHING
@@ -303,7 +320,13 @@ class Task(Generic[P, R_co]):
         Raises:
             EncodeError: It cannot be written without losing something.
         """
-        return (codec or self.codec).encode(value)
+        try:
+            return (codec or self.codec).encode(value)
+        except EncodeError as error:
+            if not self.redact.finds(value):
+                raise
+            path = error.path
+        raise EncodeError(f"cannot be encoded ({UNSAID})", path)
 
     def load_result(self, data: bytes) -> R_co:
         """Decode a result to what the handler says it returns.
@@ -311,10 +334,30 @@ class Task(Generic[P, R_co]):
         Raises:
             DecodeError: It is not of that type.
         """
-        return cast("R_co", self.codec.decode(data, self.signature.return_type))
+        try:
+            return cast("R_co", self.codec.decode(data, self.signature.return_type))
+        except DecodeError as error:
+            if not self.redact:
+                raise
+            path = error.path
+        raise DecodeError(f"the result of task {self.name!r}, {len(data)} bytes, does not fit ({UNSAID})", path)
 
 
-def encode_arguments(codec: Codec, signature: Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+def hides_call(redact: Redaction, signature: Signature | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Tell whether there is something hidden among the arguments of a call."""
+    if not redact:
+        return False
+    names = () if signature is None else signature.names_of(len(args))
+    return any(map(redact.covers, names)) or redact.finds(kwargs) or any(map(redact.finds, args))
+
+
+def encode_arguments(
+    codec: Codec,
+    signature: Signature | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    redact: Redaction = NOTHING_HIDDEN,
+) -> bytes:
     """Write arguments as `{"args": [...], "kwargs": {...}}`, empty ones omitted.
 
     Raises:
@@ -328,7 +371,13 @@ def encode_arguments(codec: Codec, signature: Signature | None, args: tuple[Any,
         call["args"] = args
     if kwargs:
         call["kwargs"] = kwargs
-    return codec.encode(call)
+    try:
+        return codec.encode(call)
+    except EncodeError as error:
+        if not hides_call(redact, signature, args, kwargs):
+            raise
+        path = error.path
+    raise EncodeError(f"cannot be encoded ({UNSAID})", path)
 
 
 def decode_arguments(codec: Codec, payload: bytes) -> tuple[list[Any], dict[str, Any]]:

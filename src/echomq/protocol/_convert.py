@@ -53,6 +53,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
+def sized(data: object) -> str:
+    """Show bytes by their number: the repr of what holds a payload gets into logs."""
+    return f"<{len(data)} bytes>" if isinstance(data, bytes) else f"<{type(data).__name__}>"
+
+
 def type_name(type: Any) -> str:
     """Name a type as its author wrote it."""
     if type is None.__class__:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import re
 import traceback as tb
+from pathlib import Path
 from typing import Final, final
 
 import attrs
@@ -21,6 +25,9 @@ _MAX_LEAVES: Final = 20
 _MAX_RELATED: Final = 200
 """Exceptions in a group, and causes before them, up to which Python's own traceback is made: that of a group nested
 thousands deep, or wide, recurses or takes seconds, and there is room for a few lines of it."""
+_OURS: Final = str(Path(__file__).parents[1]) + os.sep
+_EXAMPLES: Final = _OURS + "demo"
+_LOOPS: Final = re.compile(r"[/\\](?:(?:site|dist)-packages[/\\](?:anyio|trio|outcome)|python\d\.\d+[/\\]asyncio)[/\\]")
 _MEMBERS: Final = BaseExceptionGroup.__dict__["exceptions"]
 
 
@@ -59,7 +66,8 @@ class ErrorRecord:
     message: str = ""
     """Its text; of a group, its text and then each of its exceptions' type and text."""
     traceback: str = ""
-    """Its traceback as Python prints it, causes and group members included."""
+    """Its traceback as Python prints it, causes and group members included; without the frames of the worker and the
+    event loop, unless there are no others."""
 
     def to_bytes(self) -> bytes:
         """Write it as JSON, cut to 4 KiB: the traceback in its middle, the message in its middle."""
@@ -166,10 +174,31 @@ def _is_showable(error: BaseException) -> bool:
     return True
 
 
+@functools.cache
+def _is_machinery(file: str) -> bool:
+    """Tell whether a file is ours, or of the libraries that tasks run in; a frame of those says nothing of the failure."""
+    return _LOOPS.search(file) is not None or (file.startswith(_OURS) and not file.startswith(_EXAMPLES))
+
+
+def _drop_machinery(shown: tb.TracebackException) -> None:
+    """Leave the frames of the program, and its libraries, where there are any: 4 KiB are soon full."""
+    stack: list[tb.TracebackException | None] = [shown]
+    while stack:
+        each = stack.pop()
+        if each is None:
+            continue
+        kept = [frame for frame in each.stack if not _is_machinery(frame.filename)]
+        if kept:
+            each.stack[:] = kept
+        stack += [each.__cause__, each.__context__, *(each.exceptions or ())]
+
+
 def _traceback_of(error: BaseException, leaf: BaseException) -> str:
     try:
         if _is_showable(error):
-            text = "".join(tb.TracebackException.from_exception(error, compact=True).format())
+            shown = tb.TracebackException.from_exception(error, compact=True)
+            _drop_machinery(shown)
+            text = "".join(shown.format())
         else:
             frames = "".join(tb.format_tb(error.__traceback__))
             text = f"{frames}{name_of(type(error))} (its causes and members are too many to be shown)\n"

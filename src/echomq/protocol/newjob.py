@@ -8,7 +8,7 @@ import attrs
 import orjson
 
 from echomq.errors import InvalidJobError
-from echomq.protocol._convert import shown
+from echomq.protocol._convert import shown, sized
 from echomq.protocol.ids import check_id, mint
 from echomq.protocol.keys import check_dedup_key, check_lane_name, check_task_name
 from echomq.protocol.payloads import payload_fields
@@ -47,7 +47,7 @@ class NewJob:
     """Minted by the library; do not make one by hand."""
     task: str = ""
     """Which handler, 1 to 128 of `A-Z a-z 0-9 . _ : -`; "" for a queue that has one handler."""
-    payload: bytes = b""
+    payload: bytes = attrs.field(default=b"", repr=sized)
     """The arguments, encoded; up to `payload_limit` bytes."""
     priority: int = 0
     """-2047 to 2047, higher is served first."""

@@ -32,7 +32,7 @@ from echomq.wire.urls import parse
 from echomq.worker.deadline import Deadline
 from echomq.worker.entry import check_served, run_worker
 from echomq.worker.gather import find_batch
-from echomq.worker.logs import configure_logs, open_missing_streams
+from echomq.worker.logs import REDACT, configure_logs, open_missing_streams
 from echomq.worker.options import WorkerOptions
 from echomq.worker.retire import check_memory
 from echomq.worker.supervisor import (
@@ -294,6 +294,7 @@ def main(
         watched = (directories or (Path(),)) if reload else None
         _supervise(1 if processes is None else processes, watched, options, embedded=embedded, arguments=context.obj)
     found = find_app(app)
+    REDACT.redaction = found.redact
     try:
         settings = WorkerOptions(**options)
         if embedded:

@@ -6,9 +6,15 @@ import logging
 import os
 import sys
 import threading
-from typing import Any, TextIO, final
+from typing import TYPE_CHECKING, Any, Final, TextIO, final
 
 import structlog
+
+from echomq.redaction import HIDDEN, NOTHING_HIDDEN
+from echomq.worker.readable import Readable
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
 
 
 @final
@@ -87,6 +93,25 @@ def _is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
+@final
+class Redact:
+    """A processor that hides values by their names, once it knows the names: those of the app, which is imported later."""
+
+    def __init__(self) -> None:
+        self.redaction = NOTHING_HIDDEN
+
+    def __call__(self, _logger: Any, _method: str, values: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """Hide what is to be hidden in a line."""
+        if self.redaction:
+            for name, value in values.items():
+                values[name] = HIDDEN if self.redaction.covers(name) else self.redaction.hide(value)
+        return values
+
+
+REDACT: Final = Redact()
+"""The one of this process: a logger that was used while the app was imported is bound to it."""
+
+
 def configure_logs(form: str, level: str) -> None:
     """Configure structlog for a process whose log is its standard error.
 
@@ -100,17 +125,20 @@ def configure_logs(form: str, level: str) -> None:
         renderer = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         tell = '{"event": "log_lines_lost", "count": %d, "level": "warning"}'
     else:
+        colors = _is_terminal(stream)
+        # Not rich: its tracebacks take seconds, in the event loop, and show what variables hold.
+        plain = structlog.dev.plain_traceback
+        text = structlog.processors.format_exc_info
         renderer = [
-            structlog.dev.ConsoleRenderer(
-                colors=_is_terminal(stream),
-                # Not rich: its tracebacks take seconds, in the event loop, and show what variables hold.
-                exception_formatter=structlog.dev.plain_traceback,
-            )
+            text,
+            Readable(colors=colors),
+            structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain),
         ]
         tell = "[warning  ] log_lines_lost count=%d"
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            REDACT,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *renderer,

@@ -317,7 +317,7 @@ class Settler:
             more["hint"] = "policies see a RuntimeError: outside its process, its type is known by name only"
         _log.warning(
             "job_failed", **self._names(lease), error=f"{record.type}: {record.message}", failures=failures,
-            max_attempts=budget, **more,
+            max_attempts=budget, **more, **_traced(record),
         )  # fmt: skip
         return lease.calls.fail, Failure(c.id, c.token, c.nonce, to_ms(delay), budget, record.to_bytes())
 
@@ -368,6 +368,11 @@ def _incomplete(verdict: Verdict) -> RuntimeError:
             "of job.nursery() pass, and the next attempt finds them ended"
         )
     return RuntimeError(f"the job's follow-ups (job.on_complete) were refused: {verdict.code} {verdict.detail}")
+
+
+def _traced(record: ErrorRecord) -> dict[str, str]:
+    """Answer what a log shows below its line: the frames of a failure, if it has any."""
+    return {"exception": record.traceback} if '  File "' in record.traceback else {}
 
 
 def _timeout(lease: Lease) -> TimeoutError:
