@@ -17,7 +17,7 @@ HIDDEN: Final = "[redacted]"
 UNSAID: Final = "no values are shown, since there are redacted ones among them"
 """What an error says instead of them."""
 _MOST: Final = 10_000
-"""Values that are looked through. What is larger, or within itself, is hidden as a whole."""
+"""Values that are looked through at once; what has more of them is taken to have the names."""
 _DEEP: Final = 10
 """Levels down to which only what must be is hidden of a value; what stands deeper is, as a whole."""
 _LEAVES: Final = (str, bytes, int, float, bool, type(None))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EVERY: float = 5.0
-"""Seconds between two looks at the memory, shortened by up to a half. A look takes some 20 microseconds."""
+"""Seconds between two looks at the memory, shortened by up to a half. A look takes some 30 microseconds."""
 LEAST: Final = 0.9
 """The part of a limit that a worker may draw, at the least."""
 MIB: Final = 1 << 20
