@@ -178,7 +178,7 @@ def test_reload_takes_a_changed_file(program: tuple[Path, WorkerProcess], queue_
     file, worker = program
     worker.wait_for("worker_started")
     file.write_text("app = (\n", "utf-8")
-    wait_until(lambda: '"event": "worker_failed"' in worker.text())
+    wait_until(lambda: '"waits_for": "a change of its files"' in worker.text())
     assert "SyntaxError: '(' was never closed" in worker.text()
     file.write_text(PROGRAM.replace("version 1", "version 2"), "utf-8")
     put(peek, "told")

@@ -254,7 +254,7 @@ class Supervisor:
         if -code == signal.SIGKILL:
             how["hint"] = "if nobody here has sent it, the system did, for want of memory"
         if self._changes is not None and code in (EXIT_FAILED, EXIT_USAGE):
-            _log.warning("worker_failed", worker=seat.name, **how, waits_for="a change of its files")
+            _log.warning("worker_ended", worker=seat.name, **how, waits_for="a change of its files")
             await _either(seat.wake, self._stopping)
             return
         delay = min(CAP, FIRST * 2.0 ** min(deaths - 1, 10)) * self._random.uniform(0.5, 1.0)
