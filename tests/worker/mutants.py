@@ -21,6 +21,7 @@ import attrs
 from tests.worker.mutants_around import AROUNDS
 from tests.worker.mutants_family import FAMILIES
 from tests.worker.mutants_places import PLACES
+from tests.worker.mutants_running import RUNNINGS
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
@@ -1285,8 +1286,10 @@ SCHEDULES = (
 PLACED = tuple(_m(name, *changes, by=by) for name, changes, by in PLACES)
 AROUND = tuple(_m(name, *changes, by=by) for name, changes, by in AROUNDS)
 FAMILY = tuple(_m(name, *changes, by=by) for name, changes, by in FAMILIES)
+RUNNING = tuple(_m(name, *changes, by=by) for name, changes, by in RUNNINGS)
 ALL = (
-    *DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *SCHEDULES, *PLACED, *AROUND, *FAMILY, *WIRE, *RECOVERY,
+    *DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *SCHEDULES, *PLACED, *AROUND, *FAMILY, *RUNNING,
+    *WIRE, *RECOVERY,
 )  # fmt: skip
 """Every mutant."""
 

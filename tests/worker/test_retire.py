@@ -14,7 +14,7 @@ from echomq.worker import retire
 from echomq.worker.entry import run_worker
 from echomq.worker.options import WorkerOptions
 from echomq.worker.retire import Limits, resident
-from tests.worker.support import Peek, until
+from tests.worker.support import PATIENCE, Peek, until
 
 pytestmark = pytest.mark.anyio
 QUICK: dict[str, Any] = {"lease": 5.0, "grace": 0.2, "cleanup": 1.0}
@@ -29,7 +29,8 @@ async def test_worker_claims_no_more_than_its_jobs(app: App, queue_name: str, pe
 
     async with app:
         await app.enqueue_many([quick.call() for _ in range(12)])
-        await run_worker(app, max_jobs=5, concurrency=4, **QUICK)
+        with anyio.fail_after(PATIENCE):
+            await run_worker(app, max_jobs=5, concurrency=4, **QUICK)
         assert (peek.count("completed"), len(peek.active())) == (5, 0)
 
 
@@ -44,7 +45,8 @@ async def test_retiring_worker_waits_for_its_handlers_longer_than_its_grace(
 
     async with app:
         await slow.enqueue()
-        await run_worker(app, max_jobs=1, lease=0.9, grace=0.1, cleanup=0.1)
+        with anyio.fail_after(PATIENCE):
+            await run_worker(app, max_jobs=1, lease=0.9, grace=0.1, cleanup=0.1)
         assert peek.count("completed") == 1
 
 
@@ -60,6 +62,7 @@ async def test_stop_ends_a_retiring_worker_as_usual(app: App, queue_name: str, p
             reasons.append(job.cancel_reason)
 
     async with app, anyio.create_task_group() as tasks:
+        tasks.cancel_scope.deadline = anyio.current_time() + PATIENCE
         handle = await endless.enqueue()
 
         async def run(*, task_status: Any = anyio.TASK_STATUS_IGNORED) -> None:
@@ -69,6 +72,7 @@ async def test_stop_ends_a_retiring_worker_as_usual(app: App, queue_name: str, p
         await until(lambda: bool(worker.retired))
         assert (worker.retired, worker.statistics().ready) == ("max_jobs", False)
         worker.stop()
+    assert not tasks.cancel_scope.cancelled_caught
     assert reasons == ["shutdown"]
     assert peek.state(handle.id) == "pending"
 
@@ -88,7 +92,8 @@ async def test_worker_that_has_grown_too_large_ends(
 
     async with app:
         await grow.enqueue()
-        await run_worker(app, max_rss=500, **QUICK)
+        with anyio.fail_after(PATIENCE):
+            await run_worker(app, max_rss=500, **QUICK)
         assert peek.count("completed") == 1
 
 

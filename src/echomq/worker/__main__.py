@@ -34,17 +34,9 @@ from echomq.worker.entry import check_served, run_worker
 from echomq.worker.gather import find_batch
 from echomq.worker.logs import REDACT, configure_logs, open_missing_streams
 from echomq.worker.options import WorkerOptions
+from echomq.worker.orders import HURRY, STOP, Orders, urgency
 from echomq.worker.retire import check_memory
-from echomq.worker.supervisor import (
-    EXIT_FAILED,
-    EXIT_REPLACE,
-    HURRY,
-    SLACK,
-    STOP,
-    Orders,
-    Supervisor,
-    urgency,
-)
+from echomq.worker.supervisor import EXIT_FAILED, EXIT_REPLACE, SLACK, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence

@@ -5,7 +5,7 @@ Theory of operation
     worker leads: the others are started when it has looked at its app, so what is wrong with that is said once.
 
     What is to stop gets SIGTERM, and, to skip its grace, SIGQUIT: systemd and a terminal send their signal to the whole
-    group, so a worker that counted SIGTERMs would be hurried by the very first one (`Orders`). One that has not ended by
+    group, so a worker that counted SIGTERMs would be hurried by the very first one (see `orders`). One that has not ended by
     itself when its own hard deadline is over is killed.
 
     Every worker holds the reading end of a pipe, whose writing end is this process's alone. So when this process is gone,
@@ -23,7 +23,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -32,6 +31,7 @@ import attrs
 
 from echomq._logs import get_logger
 from echomq.worker.options import MAX_PORT
+from echomq.worker.orders import HURRY, STOP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -57,64 +57,8 @@ WELL: float = 60.0
 """Seconds after which a worker has run well, and the next death counts as the first."""
 RELOAD_GRACE: float = 2.0
 """Seconds that handlers have to end by themselves when a file has changed: somebody is waiting."""
-STOP: Final = frozenset({signal.SIGTERM, signal.SIGINT})
-HURRY: Final = signal.SIGQUIT
-"""Tells a supervised worker to skip its grace."""
 
 _log = get_logger("echomq.supervisor")
-
-
-# --- in a worker -----------------------------------------------------------------------------------------------------
-
-
-@final
-class Orders:
-    """What a supervised worker has from its supervisor: two ends of pipes, a place and a name, by `--supervised`."""
-
-    def __init__(self, life: int, checked: int, place: int, name: str) -> None:
-        """Take them over.
-
-        Args:
-            life: Ends when the supervisor is gone.
-            checked: Is written to when the app has been looked at.
-            place: Which of the workers it is, from 0.
-            name: What it is called.
-        """
-        self._checked = checked
-        self.place = place
-        self.name = name
-        for each in (life, checked):
-            os.set_inheritable(each, False)
-        # Until the event loop listens there is nothing to end in order; and Ctrl-C is no error.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-        def follow() -> None:
-            os.read(life, 1)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-        threading.Thread(target=follow, name="echomq-orders", daemon=True).start()
-
-    @classmethod
-    def read(cls, text: str) -> Orders:
-        """Make them of what stands in the command line."""
-        life, checked, place, name = text.split(",", 3)
-        return cls(int(life), int(checked), int(place), name)
-
-    def tell_checked(self) -> None:
-        """Tell that the app is there and in order."""
-        with suppress(OSError):  # nobody waits for it any more
-            os.write(self._checked, b".")
-        os.close(self._checked)
-
-
-def urgency(numbers: Sequence[int], *, supervised: bool) -> int:
-    """Tell what the signals so far mean together: 0: nothing, 1: stop, 2 or more: skip the grace."""
-    if supervised:
-        return 2 if HURRY in numbers else min(1, len(numbers))
-    return len(numbers)
-
-
-# --- the supervisor --------------------------------------------------------------------------------------------------
 
 
 @final
