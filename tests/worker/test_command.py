@@ -46,6 +46,14 @@ def put(peek: Peek, task: str, *args: Any, **options: Any) -> str:
         (["tests.worker.jobs_app:app", "--concurrency", "0"], "concurrency is 0; it must be"),
         (["tests.worker.jobs_app:app", "--threads", "0"], "threads is 0; it must be"),
         (["tests.worker.jobs_app:app", "--pool", "many"], "not a valid integer"),
+        (["tests.worker.jobs_app:app", "--processes", "0"], "processes is 0; it must be 1 to 1000"),
+        (["tests.worker.jobs_app:app", "--processes", "2", "--lease", "0"], "lease is 0.0; it must be"),
+        (["tests.worker.jobs_app:app", "--processes", "2", "--health-port", "65535"], "must be at most 65534"),
+        (["tests.worker.jobs_app:app", "--max-jobs", "0"], "max_jobs is 0; it must be 1 to"),
+        (["tests.worker.jobs_app:app", "--max-rss", "1", "--url", "redis://127.0.0.1:1"], "max_rss is 1 MiB, and"),
+        (["tests.worker.jobs_app:app", "--reload", "--burst"], "either --reload or --burst"),
+        (["tests.worker.jobs_app:app", "--reload-dir", "."], "say --reload, too"),
+        (["tests.worker.jobs_app:app", "--reload", "--reload-dir", "no/where"], "does not exist"),
         (["tests.worker.jobs_app:app", "--queue", "a b"], "'a b'"),
         (["tests.worker.jobs_app:batches", "--concurrency", "9"], "batches of up to 10 jobs"),
         (
@@ -74,6 +82,16 @@ def test_command_refuses_bad_arguments_in_one_line(
     last = done.output.strip().splitlines()[-1]
     assert last.startswith("Error: ")
     assert words in last
+
+
+def test_command_says_what_reload_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without watchfiles: the extra that brings it."""
+    monkeypatch.setattr(command, "configure_logs", lambda *_: None)
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    monkeypatch.delitem(sys.modules, "echomq.worker.reload", raising=False)
+    done = CliRunner().invoke(command.main, ["tests.worker.jobs_app:app", "--reload"])
+    assert done.exit_code == 2
+    assert done.output.strip().endswith("Error: --reload needs watchfiles: pip install 'echomq[reload]'")
 
 
 def test_command_refuses_in_one_line_also_as_a_process() -> None:
