@@ -67,6 +67,14 @@ async def gated(job: Job) -> int:
 
 
 @app.task(queue=QUEUE)
+async def second_time(job: Job) -> None:
+    """End by itself at the second attempt only."""
+    tell(f"began {job.id} {job.attempt}")
+    await anyio.sleep(600 if job.attempt == 1 else 0)
+    tell(f"ended {job.id} {job.attempt}")
+
+
+@app.task(queue=QUEUE)
 async def stubborn(job: Job, seconds: float) -> None:
     """Shield itself."""
     tell(f"began {job.id} {job.attempt}")
