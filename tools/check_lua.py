@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lupa.lua51 import LuaRuntime
 
+from echomq.testing import _scripts as for_tests
 from echomq.transitions import scripts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,15 +40,16 @@ def main() -> int:
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
     failed = False
-    for verb in scripts.ALL_VERBS:
-        script = scripts.load(verb)
+    every = [*map(scripts.load, scripts.ALL_VERBS), *map(for_tests.load, for_tests.NAMES)]
+    for script in every:
+        verb = script.verb
         source = without_shebang(script.source)
         (OUT / f"{verb}.lua").write_text(source, encoding="utf-8")
         complaint = syntax_error(source, f"build/lua/{verb}.lua")
         if complaint:
             failed = True
             print(complaint, file=sys.stderr)
-    count = len(scripts.ALL_VERBS)
+    count = len(every)
     if not count:
         print("no scripts were found", file=sys.stderr)
         return 1

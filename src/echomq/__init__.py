@@ -16,8 +16,8 @@ What a program needs stands here; what one rarely needs, in the modules named be
 #                 what an application calls
 #   worker/       the runtime: intake, leases, heartbeats, settling, shutdown
 #   cli/ demo/    commands
-#   embedded conformance/
-#                 beside: a private server; the proof of the contract, for any server
+#   embedded conformance/ testing/
+#                 beside: a private server; the proof of the contract, for any server; what users' tests need
 
 from __future__ import annotations
 

@@ -55,13 +55,28 @@ def ask_info(port: int, password: str) -> str:
     Raises:
         OSError: Nobody answers, or not within a second.
     """
-    with socket.create_connection((HOST, port), timeout=1.0) as connection, connection.makefile("rb") as replies:
+    return ask(port, password, "INFO", timeout=1.0)
+
+
+def ask(port: int, password: str, *words: str, timeout: float) -> str:
+    """Send one command over a bare socket: the text of its answer, the first line alone unless it is a bulk string.
+
+    Args:
+        port: Where the server listens on 127.0.0.1.
+        password: "" for none.
+        words: The command.
+        timeout: Seconds until it must answer.
+
+    Raises:
+        OSError: Nobody answers, or not in time.
+    """
+    with socket.create_connection((HOST, port), timeout=timeout) as connection, connection.makefile("rb") as replies:
         if password:
             connection.sendall(_command("AUTH", password))
             answer = replies.readline().decode(errors="replace")
             if not answer.startswith("+"):
                 return answer
-        connection.sendall(_command("INFO"))
+        connection.sendall(_command(*words))
         head = replies.readline().decode(errors="replace")
         if not head.startswith("$"):
             return head

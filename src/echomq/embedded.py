@@ -34,7 +34,7 @@ from urllib.parse import quote
 import anyio
 import anyio.to_thread
 
-from echomq._probe import HOST, NoFreePortError, ask_info, free_port
+from echomq._probe import HOST, NoFreePortError, ask, ask_info, free_port
 from echomq.errors import EchoMQError
 
 __all__ = ["EmbeddedServerError", "Server", "find_server_binary", "open_server", "open_server_async"]
@@ -182,6 +182,20 @@ class Server:
         """
         self.stop()
         self.start()
+
+    def flush(self) -> None:
+        """Remove all its data, of every database.
+
+        Raises:
+            EmbeddedServerError: It does not run, does not answer within the start's time limit, or refuses.
+        """
+        pid, password = self.pid, str(self._config.get("requirepass", ""))
+        try:
+            answer = ask(self.port, password, "FLUSHALL", timeout=self._start_timeout)
+        except OSError as error:
+            raise EmbeddedServerError(f"the server (process {pid}) does not answer: {error}") from error
+        if not answer.startswith("+"):
+            raise EmbeddedServerError(f"the server (process {pid}) was not emptied: {answer.strip()}")
 
     def close(self) -> None:
         """Stop it and remove its directory. May be repeated."""

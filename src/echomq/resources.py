@@ -21,8 +21,9 @@ import contextlib
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar, final, get_args, get_origin, overload
 
 import attrs
@@ -123,6 +124,22 @@ class Providers:
                 raise TypeError(f"a provider is called without arguments ({error}): {shown(function)}") from None
         self._given.append((None if factory is None else (type,), function))
         return type if factory is None else None
+
+    def with_values(self, values: Mapping[Any, Any]) -> Providers:
+        """Answer the same, but that these types are provided by values, which nobody opens or closes.
+
+        Args:
+            values: The values by type; a provider that opens one of these types is left out.
+
+        Raises:
+            TypeError: A provider does not say its type.
+        """
+        others = Providers()
+        for named, function in self._given:
+            if (_provided_by(function) if named is None else named[0]) not in values:
+                others._given.append((named, function))
+        others._given += [((type,), partial(contextlib.nullcontext, value)) for type, value in values.items()]
+        return others
 
     def plan(self, tasks: Iterable[Asking]) -> tuple[Provider, ...]:
         """Answer what is to be opened for tasks, in the order in which they ask.

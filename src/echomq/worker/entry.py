@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.abc
 
+from echomq._signature import NOTHING
 from echomq.app import App
 from echomq.flows import DEFAULT_LIMITS
 from echomq.worker.alerts import Alerts
@@ -16,11 +17,12 @@ from echomq.worker.raw import RawHandler
 from echomq.worker.run import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from echomq.protocol.keys import QueueKeys
     from echomq.queue import Queue
     from echomq.worker.execute import Handler
+    from echomq.worker.lease import Lease
 
 
 def check_served(app: App, queue: str) -> None:
@@ -66,7 +68,30 @@ async def run_worker(
     **Cancellation**: at any moment. The handlers are cancelled with reason `shutdown` and have ended when this returns;
     what they held is given back if the server can be reached within `cleanup` seconds.
     """
-    settings = WorkerOptions(**options)
+    await serve(source, handler, WorkerOptions(**options), queues=queues, task_status=task_status)
+
+
+async def serve(
+    source: App | Queue,
+    handler: Callable[..., Any] | None,
+    settings: WorkerOptions,
+    *,
+    queues: Iterable[str] = (),
+    provide: Mapping[Any, Any] = NOTHING,
+    on_failure: Callable[[Lease, BaseException], None] | None = None,
+    task_status: anyio.abc.TaskStatus[Worker] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Do what `run_worker` does; and more, for tests.
+
+    Args:
+        source: As there.
+        handler: As there.
+        settings: How to work.
+        queues: As there.
+        provide: For an app: what handlers get, by type, in the place of what it provides.
+        on_failure: Told of each attempt that does not end well, see `Settler`.
+        task_status: As there.
+    """
     beside: tuple[Callable[[], Awaitable[None]], ...] = ()
     async with AsyncExitStack() as stack:
         if isinstance(source, App):
@@ -76,7 +101,8 @@ async def run_worker(
                 check_served(source, name)
             around: Iterable[Callable[..., Any]] = source.around_handling
             told = {name: task for name in names if (task := source.on_dead.of(name)) is not None}
-            providers = source.provide.plan((*(task for task in tasks if task.queue in names), *told.values()))
+            given = source.provide.with_values(provide) if provide else source.provide
+            providers = given.plan((*(task for task in tasks if task.queue in names), *told.values()))
             app = source if source.is_open else await stack.enter_async_context(source)
             handlers: dict[QueueKeys, dict[str, Handler]] = {
                 app.queue(name).keys: {task.name: task for task in tasks if task.queue == name} for name in names
@@ -97,6 +123,7 @@ async def run_worker(
             handlers = {source.keys: {"": RawHandler(source.name, handler, codec)}}
         wire.check()
         worker = Worker(
-            wire, handlers, settings, codec=codec, around=around, providers=providers, beside=beside, flow_limits=limits
-        )
+            wire, handlers, settings, codec=codec, around=around, providers=providers, beside=beside, flow_limits=limits,
+            on_failure=on_failure,
+        )  # fmt: skip
         await worker.run(task_status=task_status)

@@ -90,6 +90,7 @@ class Worker:
         around: Iterable[Callable[..., Awaitable[Any]]] = (),
         providers: Sequence[Provider] = (),
         flow_limits: FlowLimits = DEFAULT_LIMITS,
+        on_failure: Callable[[Lease, BaseException], None] | None = None,
     ) -> None:
         """Make a worker.
 
@@ -102,6 +103,7 @@ class Worker:
             around: The middleware, the outermost first; looked at again for each job.
             providers: What is opened for the handlers.
             flow_limits: How large what handlers spawn may be.
+            on_failure: See `Settler`.
 
         Raises:
             ValueError: There is no queue, or a batch that takes more slots than there are; or the process is already
@@ -127,7 +129,9 @@ class Worker:
         self._timers = Timers()
         self._counters = Counters()
         self._heartbeat = Heartbeat(options, self._timers, renewed=self._was_served)
-        self._settler = Settler(options, self._timers, self._counters, on_settled=self._slot_freed)
+        self._settler = Settler(
+            options, self._timers, self._counters, on_settled=self._slot_freed, on_failure=on_failure
+        )
         self._last = LastLives(self._settler, begun=self._slot_freed)
         self._leases: set[Lease] = set()
         self._batches: set[BatchRun] = set()

@@ -60,8 +60,23 @@ class Settler:
     """Sends verdicts, and keeps those that have not been answered."""
 
     def __init__(
-        self, options: WorkerOptions, timers: Timers, counters: Counters, *, on_settled: Callable[[], None]
+        self,
+        options: WorkerOptions,
+        timers: Timers,
+        counters: Counters,
+        *,
+        on_settled: Callable[[], None],
+        on_failure: Callable[[Lease, BaseException], None] | None = None,
     ) -> None:
+        """Make it.
+
+        Args:
+            options: The worker's options.
+            timers: The worker's clock.
+            counters: What it counts.
+            on_settled: Called when a verdict has been answered, or given up.
+            on_failure: Told of each attempt that does not end well, and why, before its verdict is sent; must not raise.
+        """
         self._options = options
         self._timers = timers
         self._counters = counters
@@ -70,6 +85,7 @@ class Settler:
         self._late: set[Lease] = set()
         self._changed = Signal()
         self._on_settled = on_settled
+        self._on_failure = on_failure
 
     @property
     def unsettled(self) -> int:
@@ -248,6 +264,7 @@ class Settler:
             case Stopped(Reason.LEASE_LOST):
                 return None
             case Poison(error):
+                self._tell_failure(lease, error)
                 _log.error("payload_undecodable", **self._names(lease), error=_text(error))
                 return calls.fail, Failure(*fence, 0, 0, ErrorRecord.from_exception(error).to_bytes())
             case Unfit(error):
@@ -299,6 +316,7 @@ class Settler:
         record: ErrorRecord | None = None,
         again: bool = False,
     ) -> tuple[Any, Any]:
+        self._tell_failure(lease, error)
         c = lease.claimed
         failures = c.record.failures + 1
         own = c.record.max_attempts
@@ -321,6 +339,10 @@ class Settler:
         )  # fmt: skip
         return lease.calls.fail, Failure(c.id, c.token, c.nonce, to_ms(delay), budget, record.to_bytes())
 
+    def _tell_failure(self, lease: Lease, error: BaseException) -> None:
+        if self._on_failure is not None:
+            self._on_failure(lease, error)
+
     def _delay(self, lease: Lease, error: BaseException, handler: Handler | None) -> float | None:
         failures = lease.claimed.record.failures + 1
         try:
@@ -334,6 +356,7 @@ class Settler:
             return DEFAULT_BACKOFF(failures, error, self._random)
 
     def _unfit(self, lease: Lease, error: BaseException) -> tuple[Any, Any]:
+        self._tell_failure(lease, error)
         c = lease.claimed
         since = int(c.record.row.get(b"unfit_since", lease.now_ms))
         waited = max(0.0, (lease.now_ms - since) / 1000)
