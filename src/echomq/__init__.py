@@ -11,7 +11,8 @@ What a program needs stands here; what one rarely needs, in the modules named be
 #   transitions/  the Python half of each script, same names
 #   wire/         the connection: implicit pipelining, group commit, reconnects; knows sockets and the driver
 #   recurrence/   when a recurring schedule has its slots: pure
-#   client queue lanes limits flows schedules results following sweeps morgue repairs tasks app batches verdicts backoff job sync/
+#   client queue lanes limits flows schedules results following sweeps morgue repairs tasks app batches verdicts backoff job
+#   instruments sync/
 #                 what an application calls
 #   worker/       the runtime: intake, leases, heartbeats, settling, shutdown
 #   cli/ demo/    commands

@@ -34,6 +34,7 @@ from echomq.client import Client, open_client
 from echomq.errors import EchoMQError
 from echomq.flow_handles import Flows
 from echomq.flows import DEFAULT_LIMITS, FlowLimits
+from echomq.instruments import Instrument, Instruments
 from echomq.job import Job, SyncJob
 from echomq.limits import Rate, spell_queue
 from echomq.middleware import AroundEnqueue, AroundHandling
@@ -91,6 +92,7 @@ class App:
         name: str = "",
         origin: str = "app",
         flow_limits: FlowLimits = DEFAULT_LIMITS,
+        instruments: Iterable[Instrument] = (),
     ) -> None:
         """Make an app. Nothing is opened, and the environment is not looked at, before `async with app:`.
 
@@ -104,6 +106,8 @@ class App:
                 `app.schedules.sync(prune=True)` removes what has this origin and is not declared any more, so programs
                 that share queues have origins of their own.
             flow_limits: How large its flows may be.
+            instruments: What measures its enqueues and its workers; see `echomq.instruments`. What they have around
+                enqueues and handling is outermost.
         """
         self.url = url
         """Where the server is, as given."""
@@ -118,9 +122,11 @@ class App:
         self.flow_limits = flow_limits
         self.flows = Flows(lambda: self.client, flow_limits)
         """Flows: `await app.flows.add(flow(...))`."""
-        self.around_enqueue: Final = AroundEnqueue()
+        self.instruments: Final = Instruments(instruments)
+        """What measures it."""
+        self.around_enqueue: Final = AroundEnqueue(self.instruments)
         """Functions around what is enqueued: `@app.around_enqueue` adds one. See `AroundEnqueue`."""
-        self.around_handling: Final = AroundHandling()
+        self.around_handling: Final = AroundHandling(self.instruments)
         """Functions around what is handled: `@app.around_handling` adds one. See `AroundHandling`."""
         self.provide: Final = Providers()
         """What workers open for handlers that ask for it: `@app.provide` adds one. See `Providers`."""
