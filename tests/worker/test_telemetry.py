@@ -288,9 +288,7 @@ async def test_reconnect_is_measured(server_url: str, queue_name: str, kept: Kep
 
 
 @TRIO
-async def test_samples_tell_of_the_reaped_and_the_buried(
-    app: App, queue_name: str, kept: Kept, peek: Peek
-) -> None:
+async def test_samples_tell_of_the_reaped_and_the_buried(app: App, queue_name: str, kept: Kept, peek: Peek) -> None:
     """A worker asked to sample tells states, ages, lanes and what the queue has counted."""
 
     @app.task(queue=queue_name, max_attempts=1)
@@ -306,9 +304,7 @@ async def test_samples_tell_of_the_reaped_and_the_buried(
         await paused.pause()
         await work.options(lane="globex").enqueue()
         async with running(app, sample_every=0.1, sample_lanes=10):
-            await until(
-                lambda: [each for each in kept.of(QueueSampled) if {"dead", "stalled"} <= each.totals.keys()]
-            )
+            await until(lambda: [each for each in kept.of(QueueSampled) if {"dead", "stalled"} <= each.totals.keys()])
     sample = kept.of(QueueSampled)[-1]
     assert (sample.queue, sample.totals["stalled"], sample.totals["dead"]) == (queue_name, 1, 1)
     assert (sample.jobs["dead"], sample.jobs["schedule"], sample.jobs["pending"]) == (1, 1, 1)
