@@ -134,6 +134,10 @@ flows: $(STAMP) ## a parent of 10,000 children beside plain jobs, and a chain fr
 delayed: $(STAMP) ## a million delayed jobs: enqueue, promote, list, obliterate, while another client pings
 	$(PY) benchmarks/delayed.py $(ARGS)
 
+.PHONY: telemetry
+telemetry: $(STAMP) ## what each instrument costs a worker and a producer, beside none
+	$(PY) benchmarks/telemetry.py $(ARGS)
+
 .PHONY: fairness
 fairness: $(STAMP) ## tenants' waiting times under a flood: the plot and the table of docs/how-to/fairness.md
 	$(PY) benchmarks/fairness.py $(ARGS)

@@ -73,6 +73,7 @@ from echomq.flow_handles import FlowHandle, Flows, GroupHandle
 from echomq.flow_tree import FlowTree, TreeLimits
 from echomq.flows import Chain, Child, Flow, FlowLimits, Group, chain, child, flow, group
 from echomq.following import Followed, MissedLines, Progress
+from echomq.instruments import Instrument
 from echomq.job import Job, SyncJob
 from echomq.lanes import Lane, LaneInfo
 from echomq.limits import QueueSettings, Rate
@@ -129,6 +130,7 @@ __all__ = [
     "GroupHandle",
     "HandlerCall",
     "HealthPortError",
+    "Instrument",
     "InvalidJobError",
     "Job",
     "JobBatch",

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, final
 import attrs
 
 from echomq._logs import get_logger
-from echomq.instruments.measurements import JobEnqueued, JobSettled, Measurement, QueueSampled, Reconnected
+from echomq.instruments.measurements import JobEnqueued, JobSettled, Measurement, QueueSampled
 
 _log = get_logger("echomq.telemetry")
 _LEVELS: Final = ("debug", "info")
@@ -18,15 +18,15 @@ class StructlogInstrument:
     """Writes a line for each enqueue and each settled job, and one for each sample of a queue.
 
     Whoever reads the log can count and add up; nothing is summed up here, so nothing is lost when a process dies. What a
-    worker warns of by itself (a lost lease, a late loop, a refused verdict) has a line already and gets no second one.
+    worker warns of by itself (a lost lease, a late loop, a refused verdict, a connection) has a line already and gets no second one.
     """
 
     def __init__(self, *, level: Literal["debug", "info"] = "debug") -> None:
         """Make it.
 
         Args:
-            level: With which level jobs are logged. The worker's command shows `debug` with `--log-level debug`. Samples and
-                reconnects are always `info`.
+            level: With which level jobs are logged. The worker's command shows `debug` with `--log-level debug`. Samples are
+                always `info`.
 
         Raises:
             ValueError: Another level.
@@ -50,8 +50,6 @@ class StructlogInstrument:
                         "lane_sampled", queue=measurement.queue, lane=lane.name, pending=lane.pending, active=lane.active,
                         oldest=lane.oldest, paused=lane.paused,
                     )  # fmt: skip
-            case Reconnected():
-                _log.info("reconnected")
 
 
 def _values(measurement: JobSettled | JobEnqueued) -> dict[str, Any]:
