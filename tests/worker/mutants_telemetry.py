@@ -55,7 +55,12 @@ TELEMETRIES = (
     ),
     _m(
         "jobs are of the trace in which the worker was started",
-        (OTEL, "parent = self._textmap.extract(headers, Context())", "parent = self._textmap.extract(headers)"),
+        (OTEL, "import Context\n", "import Context, get_current\n"),
+        (
+            OTEL,
+            "parent = self._textmap.extract(headers, Context())",
+            "parent = self._textmap.extract(headers, get_current())",
+        ),
         by="worker/traces::worker_within_a_span_does_not_pass_it_on[trio]",
     ),
     _m(
