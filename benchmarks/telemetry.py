@@ -6,6 +6,7 @@ See README.md beside this file for what is measured and how to read it.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +76,7 @@ def main(rounds: int, single: int, jobs: int, before: Path | None, output: Path 
     """Measure one worker and one producer with each instrument, on a private server."""
     if quick:
         rounds, single, jobs = 1, 100, 500
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     names = (*(["before"] if before else []), *NAMES)
     found: list[Found] = []
     with open_server() as server, redis.Redis.from_url(server.url) as client:
