@@ -138,6 +138,10 @@ events: $(STAMP) ## what events cost: jobs drained with none, failures and all o
 delayed: $(STAMP) ## a million delayed jobs: enqueue, promote, list, obliterate, while another client pings
 	$(PY) benchmarks/delayed.py $(ARGS)
 
+.PHONY: telemetry
+telemetry: $(STAMP) ## what each instrument costs a worker and a producer, beside none
+	$(PY) benchmarks/telemetry.py $(ARGS)
+
 .PHONY: fairness
 fairness: $(STAMP) ## tenants' waiting times under a flood: the plot and the table of docs/how-to/fairness.md
 	$(PY) benchmarks/fairness.py $(ARGS)

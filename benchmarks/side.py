@@ -11,6 +11,7 @@ SIDES = {
     "idle": "benchmarks.idle",
     "lanes": "benchmarks.lanes_side",
     "ping": "benchmarks.ping_side",
+    "telemetry": "benchmarks.telemetry_side",
 }
 
 if __name__ == "__main__":

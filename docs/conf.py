@@ -49,7 +49,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"echomq\.sync\.handles\..*"),  # shown as of `echomq.sync`
     (
         r"py:.*",
-        r"Random|CancelOutcome|Channels|Closed|EventLevel|FlowChild|Group|LimitScope|Missed|Node|Overlap|DefineOutcome|StampedJob|WireClient",
+        r"Random|CancelOutcome|CollectorRegistry|Channels|Closed|EventLevel|FlowChild|Group|LimitScope|Missed|Node|Overlap|DefineOutcome|StampedJob|WireClient",
     ),
     # Builtins, the names of a stub, and type variables.
     (r"py:.*", r"(Any|BaseException|Exception|RuntimeError|TypeError|ValueError|OSError|TimeoutError|KeyError|None)"),

@@ -13,6 +13,9 @@
 `{errors}`
     A row an error of `echomq.errors`: name, bases and the first sentence of its docstring.
 
+`{metrics}`
+    A row a metric of the instruments; its content says which: `events` or `samples`.
+
 `{server-errors}`
     A row an error of the server that the wire knows: its first word, the exception, what the wire does.
 """
@@ -31,6 +34,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from echomq import errors
 from echomq.cli import main as commands
+from echomq.instruments import metrics
 from echomq.wire import replies
 from echomq.worker import options
 from echomq.worker.__main__ import main as worker_command
@@ -175,11 +179,26 @@ class ServerErrorsTable(_Table):
             yield f"`{rule.code}`", f"{{py:exc}}`~echomq.errors.{rule.error.__name__}`", rule.action.value
 
 
+class MetricsTable(_Table):
+    """The metrics that instruments show."""
+
+    head = ("Prometheus", "OpenTelemetry", "kind", "labels", "unit", "meaning")
+    required_arguments = 1
+
+    def rows(self) -> Iterable[tuple[str, ...]]:
+        """Read the instruments' table."""
+        for metric in {"events": metrics.EVENTS, "samples": metrics.SAMPLES}[self.arguments[0]]:
+            kind = "counter" if metric.kind == "total" else metric.kind
+            labels = ", ".join(metric.labels) or "-"
+            yield f"`{metric.name}`", f"`{metric.otel}`", kind, labels, f"`{metric.unit}`", metric.help
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("worker-options", WorkerOptionsTable)
     app.add_directive("worker-command", WorkerCommandTable)
     app.add_directive("command", Command)
     app.add_directive("errors", ErrorsTable)
+    app.add_directive("metrics", MetricsTable)
     app.add_directive("server-errors", ServerErrorsTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

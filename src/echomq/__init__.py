@@ -12,7 +12,7 @@ What a program needs stands here; what one rarely needs, in the modules named be
 #   wire/         the connection: implicit pipelining, group commit, reconnects; knows sockets and the driver
 #   recurrence/   when a recurring schedule has its slots: pure
 #   client queue lanes limits flows schedules results following events finding sweeps clearing morgue repairs waits workers tasks app
-#   batches verdicts backoff job sync/
+#   batches verdicts backoff job instruments sync/
 #                 what an application calls
 #   worker/       the runtime: intake, leases, heartbeats, settling, shutdown
 #   cli/ demo/    commands
@@ -75,6 +75,7 @@ from echomq.flow_handles import FlowHandle, Flows, GroupHandle
 from echomq.flow_tree import FlowTree, TreeLimits
 from echomq.flows import Chain, Child, Flow, FlowLimits, Group, chain, child, flow, group
 from echomq.following import Followed, MissedLines, Progress
+from echomq.instruments import Instrument
 from echomq.job import Job, SyncJob
 from echomq.lanes import Lane, LaneInfo
 from echomq.limits import QueueSettings, Rate
@@ -137,6 +138,7 @@ __all__ = [
     "GroupHandle",
     "HandlerCall",
     "HealthPortError",
+    "Instrument",
     "InvalidJobError",
     "Job",
     "JobBatch",

@@ -104,7 +104,7 @@ def define(
     return Definition(
         name=name, recurrence=recurrence, overlap=overlap, spec=spec,
         digest=_digest(spec, overlap, priority, ends, lane, *fields),
-        make=lambda: _job(call if isinstance(call, bytes) else passed(call), task, options),
+        make=lambda: _job(call if isinstance(call, bytes) else passed(call, counted=False), task, options),
     )  # fmt: skip
 
 

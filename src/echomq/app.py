@@ -34,6 +34,7 @@ from echomq.client import Client, open_client
 from echomq.errors import EchoMQError
 from echomq.flow_handles import Flows
 from echomq.flows import DEFAULT_LIMITS, FlowLimits
+from echomq.instruments import Instrument, Instruments
 from echomq.job import Job, SyncJob
 from echomq.limits import Rate, spell_queue
 from echomq.middleware import AroundEnqueue, AroundHandling
@@ -93,6 +94,7 @@ class App:
         origin: str = "app",
         flow_limits: FlowLimits = DEFAULT_LIMITS,
         redact: Iterable[str] = (),
+        instruments: Iterable[Instrument] = (),
     ) -> None:
         """Make an app. Nothing is opened, and the environment is not looked at, before `async with app:`.
 
@@ -109,6 +111,8 @@ class App:
             redact: Names of arguments and fields whose values are not to be seen: no error about a job's arguments or
                 result shows a value if one of them is among them, and the worker command logs `[redacted]` for them.
                 Case does not matter. What a handler itself says, prints or raises is its own affair.
+            instruments: What measures its enqueues and its workers; see `echomq.instruments`. What they have around
+                enqueues and handling is outermost.
 
         Raises:
             TypeError: `redact` is not several names.
@@ -129,9 +133,11 @@ class App:
         self.flow_limits = flow_limits
         self.flows = Flows(lambda: self.client, flow_limits)
         """Flows: `await app.flows.add(flow(...))`."""
-        self.around_enqueue: Final = AroundEnqueue()
+        self.instruments: Final = Instruments(instruments)
+        """What measures it."""
+        self.around_enqueue: Final = AroundEnqueue(self.instruments)
         """Functions around what is enqueued: `@app.around_enqueue` adds one. See `AroundEnqueue`."""
-        self.around_handling: Final = AroundHandling()
+        self.around_handling: Final = AroundHandling(self.instruments)
         """Functions around what is handled: `@app.around_handling` adds one. See `AroundHandling`."""
         self.provide: Final = Providers()
         """What workers open for handlers that ask for it: `@app.provide` adds one. See `Providers`."""

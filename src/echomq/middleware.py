@@ -19,15 +19,19 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, _GeneratorContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 from echomq._signature import is_async
+from echomq.instruments import NO_INSTRUMENTS, JobEnqueued
 from echomq.protocol._convert import shown
+from echomq.protocol.failures import name_of
 
 if TYPE_CHECKING:
     from echomq.batches import BatchItem
+    from echomq.instruments import Instruments
     from echomq.tasks import JobCall
 
 T = TypeVar("T")
@@ -74,8 +78,13 @@ class AroundEnqueue:
       After its `yield`, a single job is queued all the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, instruments: Instruments = NO_INSTRUMENTS) -> None:
+        self.instruments: Final = instruments
+        """What measures the enqueues."""
+        self._measured = bool(instruments)
         self._functions: list[Callable[[JobCall[Any]], AbstractContextManager[JobCall[Any]]]] = []
+        for hook in instruments.hooks("around_enqueue"):
+            self(hook)
 
     def __call__(self, function: EnqueueFunction, /) -> EnqueueFunction:
         """Add a function: a generator function, or one that answers a context manager.
@@ -99,7 +108,7 @@ class AroundEnqueue:
         return function
 
     def __bool__(self) -> bool:
-        return bool(self._functions)
+        return self._measured or bool(self._functions)
 
     def __iter__(self) -> Iterator[Callable[[JobCall[Any]], AbstractContextManager[JobCall[Any]]]]:
         """Go over them, the outermost first."""
@@ -163,36 +172,61 @@ def _is_contextlibs_own(error: RuntimeError) -> bool:
     return last is not None and last.tb_frame.f_globals is vars(contextlib) and error.__cause__ is None
 
 
+def _same_kind(function: Callable[..., Any], made: Any, call: JobCall[T]) -> JobCall[T]:
+    if type(made) is not type(call):
+        raise TypeError(f"{function!r} is to yield the call that is sent, a JobCall, not {shown(made)}")
+    return made
+
+
 @contextmanager
-def outgoing(call: JobCall[T]) -> Iterator[JobCall[T]]:
+def outgoing(call: JobCall[T], *, alone: bool = True, counted: bool = True) -> Iterator[JobCall[T]]:
     """Take a call through what is around its app's enqueues: the value is what is to be sent, within the block.
+
+    Args:
+        call: The call.
+        alone: Whether the block lasts until the server has answered.
+        counted: Whether a job is made of it now.
 
     Raises:
         TypeError: A middleware yields something else than a call, or answers no context manager.
         RuntimeError: A middleware's generator does not yield once.
         BaseException: What a middleware raises; and what the block raises, whatever a middleware makes of it.
     """
+    around, began = call.around, time.monotonic()
     failed: BaseException | None = None
-    with ExitStack() as stack:
-        for function in call.around:
-            made = stack.enter_context(_named(function, function(call)))
-            if type(made) is not type(call):
-                raise TypeError(f"{function!r} is to yield the call that is sent, a JobCall, not {shown(made)}")
-            call = made
-        try:
-            yield call
-        except BaseException as error:
-            failed = error
-            raise
-    if failed is not None:
-        raise failed  # a middleware has swallowed it
+    try:
+        with ExitStack() as stack:
+            for function in around:
+                made = stack.enter_context(_named(function, function(call)))
+                call = _same_kind(function, made, call)
+            try:
+                yield call
+            except BaseException as error:
+                failed = error
+                raise
+    except BaseException as error:
+        failed = error
+        raise
+    else:
+        if failed is not None:
+            raise failed  # a middleware has swallowed it
+    finally:
+        if counted and around.instruments:
+            seconds = time.monotonic() - began if alone else None
+            error_type = "" if failed is None else name_of(type(failed))
+            around.instruments.record(JobEnqueued(call.queue, call.task, seconds, error_type))
 
 
-def passed(call: JobCall[T]) -> JobCall[T]:
-    """Answer the call to be sent, when it is one of many or is kept for later: the middleware is left before that."""
+def passed(call: JobCall[T], *, counted: bool = True) -> JobCall[T]:
+    """Answer the call to be sent, when it is one of many or is kept for later: the middleware is left before that.
+
+    Args:
+        call: The call.
+        counted: Whether a job is made of it now; not of what a schedule repeats.
+    """
     if not call.around:
         return call
-    with outgoing(call) as made:
+    with outgoing(call, alone=False, counted=counted) as made:
         return made
 
 
@@ -208,8 +242,10 @@ class AroundHandling:
     cancellation passes through it like any other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, instruments: Instruments = NO_INSTRUMENTS) -> None:
         self._functions: list[Callable[..., Any]] = []
+        for hook in instruments.hooks("around_handling"):
+            self(hook)
 
     def __call__(self, function: HandlingFunction, /) -> HandlingFunction:
         """Add a function.

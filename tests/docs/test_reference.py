@@ -6,14 +6,19 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from echomq.cli import main as commands
 from echomq.conformance.scenarios import SCENARIOS
+from echomq.instruments import JobOutcome
+from echomq.instruments.metrics import JOBS, METRICS, SETTLED
+from echomq.instruments.sampling import STATES
 from echomq.protocol.keys import QueueKeys
 from echomq.protocol.records import _KNOWN
 from echomq.transitions import ALL_VERBS, load
+from echomq.worker.metrics import GAUGES
 from tests.docs import pitfalls
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +78,30 @@ def test_pitfalls_are_held_by_tests_that_exist() -> None:
 def test_pitfalls_page_is_that_of_the_scenarios_and_tests() -> None:
     """The page says what there is; else it is to be made anew."""
     assert pitfalls.PAGE.read_text(encoding="utf-8") == pitfalls.page(), "python -m tests.docs.pitfalls"
+
+
+def test_alerts_ask_for_metrics_and_labels_that_exist() -> None:
+    """Each metric, label, outcome and counter that the page's rules name is there; a rule that never fires is worse than none."""
+    page = (DOCS / "how-to" / "telemetry.md").read_text("utf-8")
+    rules = "\n".join(re.findall(r"expr: (.*)", page))
+    series: dict[str, set[str]] = {f"echomq_worker_{name}": set() for name in GAUGES}
+    for metric in METRICS:
+        suffix = {"counter": "_total", "total": "_total", "histogram": "_bucket"}.get(metric.kind, "")
+        series[metric.name + suffix] = set(metric.labels)
+    named = set(re.findall(r"echomq_\w+", rules))
+    assert len(named) > 5
+    assert named <= series.keys()
+    for name, condition in re.findall(r"(echomq_\w+){(.*?)}", rules):
+        ((label, values),) = re.findall(r'(\w+)=~?"(.*?)"', condition)
+        assert label in series[name]
+        if label == "outcome":
+            assert set(values.split("|")) <= set(get_args(JobOutcome))
+
+
+def test_metrics_that_count_outcomes_name_all() -> None:
+    """What a metric's words list is what there is."""
+    assert set(re.findall(r"\w+", SETTLED.help)) >= set(get_args(JobOutcome))
+    assert set(re.findall(r"\w+", JOBS.help)) >= set(STATES)
 
 
 NAMED = re.compile(r"`(\w[\w/]*::test_\w+)`")

@@ -22,6 +22,7 @@ from tests.worker.mutants_around import AROUNDS
 from tests.worker.mutants_family import FAMILIES
 from tests.worker.mutants_places import PLACES
 from tests.worker.mutants_running import RUNNINGS
+from tests.worker.mutants_telemetry import TELEMETRIES
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
@@ -647,13 +648,13 @@ OTHERS = (
     ),
     _m(
         "ready while disconnected",
-        (RUN, "self._fresh and self._wire.connected and not", "self._fresh and not"),
-        (RUN, "    def _was_disconnected(self) -> None:\n        self._fresh = False", "    def _was_disconnected(self) -> None:\n        pass"),
+        (RUN, "fresh and self._wire.connected and not", "fresh and not"),
+        (RUN, "    def _was_disconnected(self) -> None:\n        self._served_at = -math.inf", "    def _was_disconnected(self) -> None:\n        pass"),
         by="worker/outage::server_restart_costs_nothing[trio-restart]",
     ),
     _m(
         "ready again before a claim has succeeded",
-        (RUN, "    def _was_disconnected(self) -> None:\n        self._fresh = False", "    def _was_disconnected(self) -> None:\n        pass"),
+        (RUN, "    def _was_disconnected(self) -> None:\n        self._served_at = -math.inf", "    def _was_disconnected(self) -> None:\n        pass"),
         by="worker/outage::ready_only_after_a_claim_has_succeeded_again[trio]",
     ),
     _m(
@@ -1287,9 +1288,10 @@ PLACED = tuple(_m(name, *changes, by=by) for name, changes, by in PLACES)
 AROUND = tuple(_m(name, *changes, by=by) for name, changes, by in AROUNDS)
 FAMILY = tuple(_m(name, *changes, by=by) for name, changes, by in FAMILIES)
 RUNNING = tuple(_m(name, *changes, by=by) for name, changes, by in RUNNINGS)
+TELEMETRY = tuple(_m(name, *changes, by=by) for name, changes, by in TELEMETRIES)
 ALL = (
     *DEADLINES, *HEARTBEATS, *ENDINGS, *VERDICTS, *OTHERS, *BATCHES, *SCHEDULES, *PLACED, *AROUND, *FAMILY, *RUNNING,
-    *WIRE, *RECOVERY,
+    *TELEMETRY, *WIRE, *RECOVERY,
 )  # fmt: skip
 """Every mutant."""
 

@@ -157,12 +157,12 @@ MIDDLEWARES = (
     ),
     _m(
         "what a middleware swallows of an enqueue is lost",
-        (MIDDLEWARE, "    if failed is not None:\n        raise failed", "    if False:\n        raise failed"),
+        (MIDDLEWARE, "        if failed is not None:\n            raise failed", "        if False:\n            raise failed"),
         by="integration/around_enqueue::around_enqueue_that_swallows_an_error_hides_nothing[trio]",
     ),
     _m(
         "a middleware may send anything",
-        (MIDDLEWARE, "            if type(made) is not type(call):", "            if False:"),
+        (MIDDLEWARE, "    if type(made) is not type(call):", "    if False:"),
         by="integration/around_enqueue::around_enqueue_is_to_yield_a_call[trio]",
     ),
     _m(

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 def said(*, ready: bool) -> WorkerStatistics:
     """Make statistics."""
-    return WorkerStatistics(ready=ready, running=1, unsettled=2, renewals=3, counters=Counters(claimed=4))
+    return WorkerStatistics(ready=ready, running=1, unsettled=2, renewals=3, lag=0.5, counters=Counters(claimed=4))
 
 
 async def ask(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -90,8 +90,8 @@ def task(app: App, queue_name: str) -> Any:
         (b"GET", b"/ready", True, 200, b"ready\n"),
         (b"GET", b"/ready", False, 503, b"not ready\n"),
         (b"POST", b"/ready", True, 405, b"GET or HEAD\n"),
-        (b"GET", b"/", True, 404, b"there are /live, /ready and /statistics\n"),
-        (b"DELETE", b"/live/", True, 404, b"there are /live, /ready and /statistics\n"),
+        (b"GET", b"/", True, 404, b"there are /live, /ready, /statistics and /metrics\n"),
+        (b"DELETE", b"/live/", True, 404, b"there are /live, /ready, /statistics and /metrics\n"),
     ],
 )
 def test_health_answers(method: bytes, target: bytes, ready: bool, status: int, words: bytes) -> None:
@@ -107,7 +107,7 @@ def test_health_tells_the_statistics() -> None:
     assert found.kind == b"application/json"
     told = orjson.loads(found.body)
     assert told.pop("counters")["claimed"] == 4
-    assert told == {"worker": "me", "ready": True, "running": 1, "unsettled": 2, "renewals": 3}
+    assert told == {"worker": "me", "ready": True, "running": 1, "unsettled": 2, "renewals": 3, "lag": 0.5}
 
 
 async def test_health_of_a_worker_over_http(app: App, task: Any) -> None:

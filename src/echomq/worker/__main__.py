@@ -240,6 +240,8 @@ class _Command(click.Command):
     "--health-port", type=int, help="Answer health probes over HTTP at this port; 0: a free one, which is logged."
 )
 @click.option("--health-host", default="127.0.0.1", help="Where to listen for health probes.")
+@click.option("--sample-every", type=float, help="Seconds between samples of the queues, for the app's instruments.")
+@click.option("--sample-lanes", default=0, help="How many lanes of each queue are sampled with it, at most.")
 @click.option(
     "--name",
     help="What this worker is called in logs; host and process id unless given. With --processes: -1, -2, ... follow.",

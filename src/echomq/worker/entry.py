@@ -11,6 +11,8 @@ import anyio.abc
 from echomq._signature import NOTHING
 from echomq.app import App
 from echomq.flows import DEFAULT_LIMITS
+from echomq.instruments import Instruments, run_sampler
+from echomq.middleware import AroundHandling
 from echomq.worker.alerts import Alerts
 from echomq.worker.options import WorkerOptions
 from echomq.worker.raw import RawHandler
@@ -19,6 +21,7 @@ from echomq.worker.run import Worker
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from echomq.instruments import Instrument
     from echomq.protocol.keys import QueueKeys
     from echomq.queue import Queue
     from echomq.worker.execute import Handler
@@ -41,6 +44,7 @@ async def run_worker(
     handler: Callable[..., Any] | None = None,
     *,
     queues: Iterable[str] = (),
+    instruments: Iterable[Instrument] = (),
     task_status: anyio.abc.TaskStatus[Worker] = anyio.TASK_STATUS_IGNORED,
     **options: Any,
 ) -> None:
@@ -50,6 +54,7 @@ async def run_worker(
         source: An app, whose tasks are run; or a queue, together with a handler.
         handler: For a queue: called with each job's decoded payload, and with the job if it asks for it.
         queues: For an app: the queues to serve, all that its tasks use when empty.
+        instruments: For a queue with a handler: what measures the worker. An app has its own.
         task_status: For `await tg.start(run_worker, app)`: told once the worker can really take work; the value is the
             `Worker`, with `stop()` and `statistics()`.
         options: As `WorkerOptions`: `concurrency=`, `lease=`, `grace=`, `cleanup=`, `burst=`, ...
@@ -58,7 +63,8 @@ async def run_worker(
         ProtocolMismatchError: A queue speaks another major version of the protocol.
         EvictionPolicyError: The server may evict jobs.
         HealthPortError: `health_port` cannot be had.
-        TypeError: An option is unknown, the app has no task on a queue, or a task asks for what nobody provides.
+        TypeError: An option is unknown, the app has no task on a queue, a task asks for what nobody provides, or an app is
+            given instruments here.
         Exception: What a provider raises when it opens or closes; the worker has stopped in good order.
         ValueError: An option is out of range, or a task's batches take more slots than `concurrency`.
         RuntimeError: The client is of another event loop, or was closed while the worker worked. Leave `async with app:`
@@ -68,7 +74,9 @@ async def run_worker(
     **Cancellation**: at any moment. The handlers are cancelled with reason `shutdown` and have ended when this returns;
     what they held is given back if the server can be reached within `cleanup` seconds.
     """
-    await serve(source, handler, WorkerOptions(**options), queues=queues, task_status=task_status)
+    await serve(
+        source, handler, WorkerOptions(**options), queues=queues, instruments=instruments, task_status=task_status
+    )
 
 
 async def serve(
@@ -77,6 +85,7 @@ async def serve(
     settings: WorkerOptions,
     *,
     queues: Iterable[str] = (),
+    instruments: Iterable[Instrument] = (),
     provide: Mapping[Any, Any] = NOTHING,
     on_failure: Callable[[Lease, BaseException], None] | None = None,
     task_status: anyio.abc.TaskStatus[Worker] = anyio.TASK_STATUS_IGNORED,
@@ -88,13 +97,20 @@ async def serve(
         handler: As there.
         settings: How to work.
         queues: As there.
+        instruments: As there.
         provide: For an app: what handlers get, by type, in the place of what it provides.
         on_failure: Told of each attempt that does not end well, see `Settler`.
         task_status: As there.
     """
+    measuring = Instruments(instruments)
     beside: tuple[Callable[[], Awaitable[None]], ...] = ()
     async with AsyncExitStack() as stack:
         if isinstance(source, App):
+            if measuring:
+                raise TypeError(
+                    "give the instruments to the app, which measures its enqueues too: App(instruments=[...])"
+                )
+            measuring = source.instruments
             names = tuple(queues) or source.queues
             tasks = source.tasks.values()
             for name in names:
@@ -114,16 +130,29 @@ async def serve(
             alerts = Alerts(wire, {keys: told[keys.queue].name for keys in handlers if keys.queue in told})
             beside = (app.schedules.keep_trying, alerts.run)
             limits = app.flow_limits
+            sampled = [app.queue(name) for name in names]
         else:
             if handler is None:
                 msg = "a queue needs a handler: run_worker(queue, handler)"
                 raise TypeError(msg)
-            wire, codec, around, providers = source.wire, source.codec, (), ()
-            limits = DEFAULT_LIMITS
+            wire, codec, around, providers = source.wire, source.codec, AroundHandling(measuring), ()
+            limits, sampled = DEFAULT_LIMITS, [source]
             handlers = {source.keys: {"": RawHandler(source.name, handler, codec)}}
         wire.check()
+        if settings.sample_every is not None and measuring:
+            beside = (*beside, _sampling(sampled, measuring, settings.sample_every, settings.sample_lanes))
         worker = Worker(
             wire, handlers, settings, codec=codec, around=around, providers=providers, beside=beside, flow_limits=limits,
             on_failure=on_failure,
+            instruments=measuring,
         )  # fmt: skip
         await worker.run(task_status=task_status)
+
+
+def _sampling(
+    queues: Iterable[Queue], instruments: Instruments, every: float, lanes: int
+) -> Callable[[], Awaitable[None]]:
+    async def sampling() -> None:
+        await run_sampler(queues, instruments, every=every, lanes=lanes)
+
+    return sampling

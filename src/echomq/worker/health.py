@@ -1,4 +1,4 @@
-"""Probes over HTTP: is the process alive, is the worker ready, what has it done.
+"""Probes over HTTP: is the process alive, is the worker ready, what has it done, what is measured.
 
 Theory of operation
     One request a connection. A connection has `WITHIN` seconds in all and `MOST_BYTES` for its head, and there are at
@@ -42,6 +42,7 @@ AGAIN: Final = 0.1
 """Seconds until connections are accepted again, when the process has no descriptor left for one."""
 
 _TEXT: Final = b"text/plain; charset=utf-8"
+_PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 _log = get_logger("echomq.worker")
 
@@ -57,7 +58,17 @@ class Answer:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-def answer(method: bytes, target: bytes, statistics: Callable[[], WorkerStatistics], name: str) -> Answer:
+def _no_metrics() -> bytes | None:
+    return None
+
+
+def answer(
+    method: bytes,
+    target: bytes,
+    statistics: Callable[[], WorkerStatistics],
+    name: str,
+    metrics: Callable[[], bytes | None] = _no_metrics,
+) -> Answer:
     """Answer a request.
 
     Args:
@@ -65,14 +76,20 @@ def answer(method: bytes, target: bytes, statistics: Callable[[], WorkerStatisti
         target: The path, perhaps with a query, which means nothing.
         statistics: How the worker is.
         name: What the worker is called.
+        metrics: Answers Prometheus text; None if it cannot be made.
     """
     path = target.partition(b"?")[0]
-    if path not in {b"/live", b"/ready", b"/statistics"}:
-        return Answer(404, b"there are /live, /ready and /statistics\n")
+    if path not in {b"/live", b"/ready", b"/statistics", b"/metrics"}:
+        return Answer(404, b"there are /live, /ready, /statistics and /metrics\n")
     if method not in {b"GET", b"HEAD"}:
         return Answer(405, b"GET or HEAD\n", headers=((b"Allow", b"GET, HEAD"),))
     if path == b"/live":
         return Answer(200, b"alive\n")
+    if path == b"/metrics":
+        text = metrics()
+        if text is None:
+            return Answer(404, b"/metrics needs prometheus-client: pip install 'echomq[prometheus]'\n")
+        return Answer(200, text, _PROMETHEUS)
     now = statistics()
     if path == b"/ready":
         return Answer(200, b"ready\n") if now.ready else Answer(503, b"not ready\n")
@@ -84,7 +101,15 @@ def answer(method: bytes, target: bytes, statistics: Callable[[], WorkerStatisti
 class Health:
     """The probes of one worker."""
 
-    def __init__(self, statistics: Callable[[], WorkerStatistics], *, name: str, host: str, port: int) -> None:
+    def __init__(
+        self,
+        statistics: Callable[[], WorkerStatistics],
+        *,
+        name: str,
+        host: str,
+        port: int,
+        metrics: Callable[[], bytes | None] = _no_metrics,
+    ) -> None:
         """Prepare; nothing is opened before `run`.
 
         Args:
@@ -92,9 +117,11 @@ class Health:
             name: What the worker is called.
             host: Where to listen: a name or an address.
             port: At which port; 0: one that is free, which the log names.
+            metrics: Answers Prometheus text; None if it cannot be made.
         """
         self._statistics = statistics
         self._name = name
+        self._metrics = metrics
         self._host = host
         self._port = port
         self._open: dict[anyio.CancelScope, None] = {}  # an ordered set: the oldest first
@@ -157,7 +184,7 @@ class Health:
             if not isinstance(event, h11.Request):
                 return  # left without a word
             head = event.method == b"HEAD"
-            found = answer(event.method, event.target, self._statistics, self._name)
+            found = answer(event.method, event.target, self._statistics, self._name, self._metrics)
         data = connection.send(
             h11.Response(
                 status_code=found.status,

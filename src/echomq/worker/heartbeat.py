@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, final
 import anyio
 
 from echomq._logs import get_logger
+from echomq.instruments import NO_INSTRUMENTS, LeaseRenewed
 from echomq.protocol.refusals import Verdict
 from echomq.protocol.times import to_ms
 from echomq.transitions import Renewal
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from echomq.errors import EchoMQError
+    from echomq.instruments import Instruments
     from echomq.worker.lease import Lease
     from echomq.worker.options import WorkerOptions
     from echomq.worker.timers import Timers
@@ -42,13 +44,21 @@ _log = get_logger("echomq.worker")
 class Heartbeat:
     """Renews leases while their handlers run."""
 
-    def __init__(self, options: WorkerOptions, timers: Timers, *, renewed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        timers: Timers,
+        *,
+        renewed: Callable[[], None] = lambda: None,
+        instruments: Instruments = NO_INSTRUMENTS,
+    ) -> None:
         """Make a heartbeat.
 
         Args:
             options: The worker's options.
             timers: The worker's clock.
             renewed: Called when the server has confirmed a renewal: it serves us.
+            instruments: What is told what was left of each lease.
         """
         self._due: dict[Lease, float] = {}
         self._latest = 0.0
@@ -57,6 +67,7 @@ class Heartbeat:
         self._margin = options.margin
         self._timers = timers
         self._renewed = renewed
+        self._instruments = instruments
         self._unrenewed: set[Lease] = set()
         """Whose last renewal got an error: told once, not with each try."""
         self.renewals = 0
@@ -127,6 +138,9 @@ class Heartbeat:
         self.renewals += 1
         self._unrenewed.discard(lease)
         self._renewed()
+        if self._instruments:
+            left = lease.deadline - anyio.current_time()
+            self._instruments.record(LeaseRenewed(lease.calls.queue, lease.claimed.record.task, max(0.0, left)))
         lease.renewed(asked_at + self._lease - self._margin)
         self._add(lease, asked_at)
         if verdict.code == "cancel":

@@ -87,6 +87,7 @@ class Intake:
         free: Callable[[], int],
         begin: Callable[[QueueCalls, ClaimReply, float], None],
         claimed: Callable[[], None],
+        parked: Callable[[float], None] = lambda _: None,
     ) -> None:
         """Make an intake.
 
@@ -96,6 +97,7 @@ class Intake:
             free: How many jobs may be claimed now.
             begin: Takes claimed jobs: their queue, the claim's reply, and when the claim was sent.
             claimed: Called after each claim that succeeded.
+            parked: Called with the seconds of each stay at the doorbell.
         """
         self._queues = deque(queues)
         self._quiet: dict[QueueCalls, float] = {}
@@ -108,6 +110,7 @@ class Intake:
         self._portion = max(PORTION_LEAST, options.concurrency // PORTIONS)
         self._begin = begin
         self._claimed = claimed
+        self._parked = parked
         self._slot = Signal()
         self._random = random.Random()
         self._failing: dict[QueueCalls, tuple[int, float]] = {}
@@ -259,7 +262,11 @@ class Intake:
                     return
                 if self._needed and self._free() >= self._needed:
                     return  # since the round
-                rang = await self._listen(park, wait)
+                began = anyio.current_time()
+                try:
+                    rang = await self._listen(park, wait)
+                finally:
+                    self._parked(anyio.current_time() - began)
                 self._park_errors = 0
                 self._told.over(_PARK)
                 if rang is not None:

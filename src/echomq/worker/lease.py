@@ -52,7 +52,7 @@ class Lease:
     """One claimed job under its lease."""
 
     __slots__ = (
-        "at_deadline", "calls", "claimed", "completion", "coroutine", "deadline", "handler", "named", "notes", "now_ms", "process",
+        "at_deadline", "calls", "claimed", "completion", "coroutine", "deadline", "ended_at", "handler", "named", "notes", "now_ms", "process",
         "reason", "reason_detail", "resent", "running", "scope", "sent_at", "started_at", "stopped_at", "thread",
         "timeout_at",
     )  # fmt: skip
@@ -95,6 +95,8 @@ class Lease:
         self.running = True
         self.started_at = 0.0
         """When the handler began, on `time.monotonic`; for the log."""
+        self.ended_at = 0.0
+        """When its verdict was due, on `time.monotonic`."""
         self.stopped_at = math.inf
         """When the handler was first asked to stop, on `time.monotonic`."""
         self.named = False

@@ -91,6 +91,13 @@ class WorkerOptions:
     """At which port to answer health probes over HTTP; 0: a free one, which the log names; None: nowhere."""
     health_host: str = "127.0.0.1"
     """Where to listen for them. This machine only: whoever may ask is told how much there is to do."""
+    sample_every: float | None = attrs.field(
+        default=None, validator=attrs.validators.optional(_within(0.1, 86_400, "seconds"))
+    )
+    """How often its queues are sampled for the app's instruments: jobs in each state, the oldest's age, counters. None: never;
+    one worker of each queue is enough, and 15 seconds are often enough for Prometheus."""
+    sample_lanes: int = attrs.field(default=0, validator=_within(0, 10_000, "lanes"))
+    """How many lanes of each queue are sampled with it, at most. None unless told otherwise: each has a time series."""
     name: str = attrs.field(factory=_name)
     """What this worker is called in logs: host and process id unless told otherwise."""
 
@@ -112,7 +119,7 @@ class WorkerOptions:
         if not 0 < self.margin < self.lease / 2:
             msg = f"margin is {self.margin!r}; it must be positive and less than half the lease ({self.lease!r})"
             raise ValueError(msg)
-        for name in ("concurrency", "threads", "pool", "max_depth"):
+        for name in ("concurrency", "threads", "pool", "max_depth", "sample_lanes"):
             number = getattr(self, name)
             if number != int(number):
                 msg = f"{name} is {number!r}; it must be a whole number"

@@ -20,8 +20,10 @@ If you change this
 
 from __future__ import annotations
 
+import math
+import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import anyio
 import anyio.abc
@@ -30,6 +32,7 @@ import structlog
 from echomq._logs import get_logger
 from echomq.errors import EchoMQError
 from echomq.flows import DEFAULT_LIMITS, FlowLimits
+from echomq.instruments import NO_INSTRUMENTS, JobClaimed, Parked, Reconnected
 from echomq.protocol.failures import holds
 from echomq.worker.batch import BatchRun, ItemScope
 from echomq.worker.beat import Beats
@@ -43,6 +46,7 @@ from echomq.worker.heartbeat import Heartbeat
 from echomq.worker.intake import Intake
 from echomq.worker.last_lives import LastLives
 from echomq.worker.lease import Lease
+from echomq.worker.metrics import Metrics
 from echomq.worker.outbox import OutboxPump
 from echomq.worker.preflight import check_server
 from echomq.worker.processes import Processes
@@ -61,6 +65,7 @@ from echomq.worker.watchdog import Watchdog
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+    from echomq.instruments import Instruments
     from echomq.protocol.codec import Codec
     from echomq.protocol.keys import QueueKeys
     from echomq.resources import Provider
@@ -71,6 +76,8 @@ if TYPE_CHECKING:
 
 EPSILON: float = 0.5
 """Seconds beyond grace and cleanup that the last steps of a shutdown may take."""
+LATELY: Final = 5.0
+"""Seconds for which a worker is ready, at least, after the server has served it: it asks each second or so when idle."""
 
 _log = get_logger("echomq.worker")
 
@@ -91,6 +98,7 @@ class Worker:
         providers: Sequence[Provider] = (),
         flow_limits: FlowLimits = DEFAULT_LIMITS,
         on_failure: Callable[[Lease, BaseException], None] | None = None,
+        instruments: Instruments = NO_INSTRUMENTS,
     ) -> None:
         """Make a worker.
 
@@ -104,6 +112,7 @@ class Worker:
             providers: What is opened for the handlers.
             flow_limits: How large what handlers spawn may be.
             on_failure: See `Settler`.
+            instruments: What measures the worker.
 
         Raises:
             ValueError: There is no queue, or a batch that takes more slots than there are; or the process is already
@@ -118,6 +127,7 @@ class Worker:
         self._codec = codec
         self._beside = beside
         self._around = around
+        self._instruments = instruments
         self._resources = Resources(providers, failed=self._fail)
         self._handlers = {keys.queue: of_queue for keys, of_queue in handlers.items()}
         self._queues = {
@@ -128,16 +138,18 @@ class Worker:
         }
         self._timers = Timers()
         self._counters = Counters()
-        self._heartbeat = Heartbeat(options, self._timers, renewed=self._was_served)
+        self._heartbeat = Heartbeat(options, self._timers, renewed=self._was_served, instruments=instruments)
         self._settler = Settler(
-            options, self._timers, self._counters, on_settled=self._slot_freed, on_failure=on_failure
-        )
+            options, self._timers, self._counters, on_settled=self._slot_freed, on_failure=on_failure,
+            instruments=instruments,
+        )  # fmt: skip
         self._last = LastLives(self._settler, begun=self._slot_freed)
         self._leases: set[Lease] = set()
         self._batches: set[BatchRun] = set()
         self._watchdog = Watchdog(
-            lambda: self._leases, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed
-        )
+            lambda: self._leases, margin=options.margin, cleanup=options.cleanup, on_time=self._slot_freed,
+            instruments=instruments,
+        )  # fmt: skip
         self._timetable = Timetable(self._queues.values())
         self._outbox = OutboxPump(self._queues.values())
         self._beats = Beats(self._queues.values(), options, lambda: self._leases)
@@ -151,8 +163,9 @@ class Worker:
             resources=self._resources.values,
         )
         self._intake = Intake(
-            list(self._queues.values()), options, free=self._free, begin=self._begin, claimed=self._was_claimed
-        )
+            list(self._queues.values()), options, free=self._free, begin=self._begin, claimed=self._was_claimed,
+            parked=self._was_parked,
+        )  # fmt: skip
         self._limits = Limits(options.max_jobs, options.max_rss)
         self.retired = ""
         """Why it ends by itself, to be replaced: `max_jobs` or `max_rss`; "" while it does not."""
@@ -163,7 +176,10 @@ class Worker:
         self._claims_over = anyio.Event()
         self._over = anyio.Event()
         self._failure: BaseException | None = None
-        self._fresh = False
+        self._served_at = -math.inf
+        """When the server last gave or renewed a lease, or said that there is none, on `time.monotonic`."""
+        self._away = 0
+        """Connections that were lost and do not stand again."""
         self._started: anyio.abc.TaskStatus[Worker] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._spawn: Callable[[Callable[[Any], Awaitable[None]], Any], object] | None = None
@@ -191,13 +207,19 @@ class Worker:
 
     def statistics(self) -> WorkerStatistics:
         """Tell how the worker is."""
-        served = self._fresh and self._wire.connected and not self._intake.refused
+        # A worker that has work renews within a third of the lease, one that has none asks each second or so. One whose
+        # slots are taken by handlers without leases has no reason to do either.
+        busy = not self._leases and self._free() <= 0
+        lately = time.monotonic() - self._served_at < max(LATELY, self.options.lease / 2)
+        fresh = self._served_at > -math.inf and (lately or busy)
+        served = fresh and self._wire.connected and not self._intake.refused
         ready = served and not self._watchdog.late and not self._stop.is_set()
         return WorkerStatistics(
             ready=ready,
             running=len(self._leases),
             unsettled=self._settler.unsettled,
             renewals=self._heartbeat.renewals,
+            lag=self._watchdog.lag,
             counters=self._counters,
         )
 
@@ -243,6 +265,7 @@ class Worker:
 
     async def _core(self) -> None:
         self._wire.on_disconnect.append(self._was_disconnected)
+        self._wire.on_connect.append(self._was_connected)
         try:
             with self._watchdog:
                 async with self._processes, anyio.create_task_group() as tasks:
@@ -271,6 +294,7 @@ class Worker:
                         service.cancel_scope.cancel()
         finally:
             self._wire.on_disconnect.remove(self._was_disconnected)
+            self._wire.on_connect.remove(self._was_connected)
 
     async def _guard(self, part: Callable[[], Awaitable[None]]) -> None:
         """Run a part. One that fails stops the worker in good order; `run` raises its error at the end."""
@@ -293,7 +317,8 @@ class Worker:
 
     async def _answer_probes(self) -> None:
         name, host, port = self.options.name, self.options.health_host, self.options.health_port
-        await Health(self.statistics, name=name, host=host, port=port or 0).run()
+        metrics = Metrics(self.statistics, self._instruments)
+        await Health(self.statistics, name=name, host=host, port=port or 0, metrics=metrics.text).run()
 
     async def _watch_limits(self) -> None:
         await self._limits.watch(self._retire)
@@ -343,6 +368,12 @@ class Worker:
             gathered = handler is not None and handler.batch is not None  # not what is told of dead jobs
             scope = ItemScope if gathered else self._scope
             lease = Lease(calls, claimed, now_ms=reply.now_ms, sent_at=sent_at, deadline=deadline, scope=scope)
+            if self._instruments:
+                record = claimed.record
+                waited = max(0, reply.now_ms - record.since) / 1000
+                self._instruments.record(
+                    JobClaimed(calls.queue, record.task, record.lane, claimed.id, claimed.token, waited)
+                )
             if not open_ or self._spawn is None:
                 self._settler.release(lease)
             elif b"stalls" in claimed.record.row and (self._settler.take_over(lease) or not self._last.admits(lease)):
@@ -431,7 +462,7 @@ class Worker:
             self._drained.send()
 
     def _was_served(self) -> None:
-        self._fresh = True
+        self._served_at = time.monotonic()
 
     def _was_claimed(self) -> None:
         self._was_served()
@@ -441,7 +472,20 @@ class Worker:
             _log.info("worker_started", worker=self.options.name, queues=list(self._queues))
 
     def _was_disconnected(self) -> None:
-        self._fresh = False
+        self._served_at = -math.inf
+        self._away += 1
+
+    def _was_connected(self) -> None:
+        if self._away:
+            self._away -= 1
+            self._counters.reconnects += 1
+            if self._instruments:
+                self._instruments.record(Reconnected())
+
+    def _was_parked(self, seconds: float) -> None:
+        self._counters.parked += seconds
+        if self._instruments:
+            self._instruments.record(Parked(seconds))
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import random
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import anyio
 import attrs
@@ -24,7 +24,9 @@ import attrs
 from echomq._logs import get_logger
 from echomq.backoff import DEFAULT_BACKOFF
 from echomq.errors import EchoMQError, EncodeError
+from echomq.instruments import NO_INSTRUMENTS, JobSettled
 from echomq.protocol.failures import ErrorRecord, name_of, text_of, unfold
+from echomq.protocol.ids import parse
 from echomq.protocol.refusals import KIND, STATE, Verdict
 from echomq.protocol.times import to_ms, to_seconds
 from echomq.transitions import Closing, Completion, Ending, Failure, Release, Snoozed, Suspension
@@ -36,6 +38,7 @@ from echomq.worker.signals import Signal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from echomq.instruments import Instruments, JobOutcome
     from echomq.worker.execute import Handler
     from echomq.worker.lease import Lease
     from echomq.worker.options import WorkerOptions
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 
 AGAIN: float = 1.0
 """Seconds until a verdict that the server could not take is sent again."""
+ENDED: Final = frozenset({"completed", "dead", "cancelled", "discarded"})
+"""The outcomes after which a job does not come again."""
 LINGER: float = 2.0
 """Seconds for which a refused completion is kept, should the job come back to this worker."""
 MAX_REASON: int = 1024
@@ -67,6 +72,7 @@ class Settler:
         *,
         on_settled: Callable[[], None],
         on_failure: Callable[[Lease, BaseException], None] | None = None,
+        instruments: Instruments = NO_INSTRUMENTS,
     ) -> None:
         """Make it.
 
@@ -76,6 +82,7 @@ class Settler:
             counters: What it counts.
             on_settled: Called when a verdict has been answered, or given up.
             on_failure: Told of each attempt that does not end well, and why, before its verdict is sent; must not raise.
+            instruments: What measures the worker.
         """
         self._options = options
         self._timers = timers
@@ -86,6 +93,7 @@ class Settler:
         self._changed = Signal()
         self._on_settled = on_settled
         self._on_failure = on_failure
+        self._instruments = instruments
 
     @property
     def unsettled(self) -> int:
@@ -108,6 +116,8 @@ class Settler:
         """
         lease.running = False
         lease.handler = handler
+        if self._instruments:
+            lease.ended_at = time.monotonic()
         interrupted: BaseException | None = None
         if lease.notes is not None:
             lease.notes.flush()
@@ -122,6 +132,7 @@ class Settler:
         if sent is None:
             self._counters.lost += 1
             _log.warning("lease_lost", **self._names(lease), detail=lease.reason_detail)
+            self._measure(lease, "lost")
             return
         self._keep(lease, *sent)
         if interrupted is not None:
@@ -183,12 +194,14 @@ class Settler:
                 self._timers.at(anyio.current_time() + AGAIN, partial(self._send_again, lease, group, item))
                 return
             _log.error("verdict_not_delivered", **self._names(lease), verb=group.verb, error=str(verdict))
+            self._measure(lease, "undelivered")
         elif type(item) is Completion and verdict.code in (STATE, KIND):
             # What it was to do at once with the completion, or before it, cannot be: that is a failure of the handler's.
             self._fail_instead(lease, _incomplete(verdict))
             return
         elif not verdict.ok:
             self._counters.refused += 1
+            self._measure(lease, "refused", verdict.code)
             before = {"hint": "it was sent before, and may have counted then"} if lease.resent else {}
             _log.warning(
                 "verdict_refused", **self._names(lease), verb=group.verb, refusal=verdict.code, detail=verdict.detail,
@@ -199,7 +212,7 @@ class Settler:
                 self._late.add(lease)
                 self._timers.at(anyio.current_time() + LINGER, partial(self._late.discard, lease))
         else:
-            self._counters.count(group.verb, verdict.code, getattr(item, "kind", ""))
+            self._measure(lease, self._counters.count(group.verb, verdict.code, getattr(item, "kind", "")))
             if verdict.code == "dead":
                 _log.error("job_dead", **self._names(lease), error=_cause(item))
             elif type(item) is Completion and item.follow and lease.notes is not None and lease.notes.family.owes:
@@ -207,6 +220,26 @@ class Settler:
         del self._open[lease]
         self._changed.send()
         self._on_settled()
+
+    def _measure(self, lease: Lease, outcome: JobOutcome, refusal: str = "") -> None:
+        """Tell what became of a claim."""
+        if not self._instruments:
+            return
+        claimed, now, began, ended = lease.claimed, time.monotonic(), lease.started_at, lease.ended_at
+        row, lasted = claimed.record, None
+        if outcome in ENDED:
+            # By the server's clock at the claim and ours since then; the id has the producer's.
+            server_ms = lease.now_ms + 1000 * (anyio.current_time() - lease.sent_at)
+            with suppress(ValueError):  # an id made by hand
+                lasted = max(0.0, server_ms - parse(claimed.id).unix_ms) / 1000
+        self._instruments.record(
+            JobSettled(
+                lease.calls.queue, row.task, row.lane, claimed.id, claimed.token, outcome,
+                ended - began if began and ended else None,
+                now - ended if ended and outcome not in {"lost", "undelivered"} else None,
+                lasted, refusal,
+            )
+        )  # fmt: skip
 
     def _fail_instead(self, lease: Lease, error: Exception) -> None:
         """Send a failure in the place of a completion that was refused."""

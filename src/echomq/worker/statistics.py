@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
+
+if TYPE_CHECKING:
+    from echomq.instruments import JobOutcome
+
+_OUTCOMES: Final[dict[str, JobOutcome]] = {
+    "complete": "completed",
+    "fail": "failed",
+    "suspend": "suspended",
+    "snooze": "snoozed",
+    "rate_limited": "rate_limited",
+    "release": "released",
+}
 
 
 @final
@@ -28,28 +40,31 @@ class Counters:
     """Leases that ended under a handler."""
     refused: int = 0
     """Verdicts that the fence refused."""
+    reconnects: int = 0
+    """Connections that stand again after they were lost."""
+    parked: float = 0.0
+    """Seconds at the doorbell, since nothing was ready."""
 
-    def count(self, verb: str, code: str, kind: str) -> None:
-        """Count an accepted verdict: the verb, what the server said, and the kind of a fenced ending."""
+    def count(self, verb: str, code: str, kind: str) -> JobOutcome:
+        """Count an accepted verdict, and answer what became of the job.
+
+        Args:
+            verb: The verb.
+            code: What the server said.
+            kind: Of a fenced ending, its kind.
+        """
+        outcome: JobOutcome
         if code == "cancelled" or kind == "cancelled":
-            self.cancelled += 1
+            outcome = "cancelled"
         elif kind == "discarded":
-            self.discarded += 1
+            outcome = "discarded"
         elif code == "dead":
-            self.dead += 1
+            outcome = "dead"
             self.failed += verb == "fail"
-        elif verb == "complete":
-            self.completed += 1
-        elif verb == "fail":
-            self.failed += 1
-        elif verb == "suspend":
-            self.suspended += 1
-        elif verb == "snooze":
-            self.snoozed += 1
-        elif verb == "rate_limited":
-            self.rate_limited += 1
-        elif verb == "release":
-            self.released += 1
+        else:
+            outcome = _OUTCOMES[verb]
+        setattr(self, outcome, getattr(self, outcome) + 1)
+        return outcome
 
 
 @final
@@ -58,13 +73,15 @@ class WorkerStatistics:
     """A worker at one moment."""
 
     ready: bool
-    """Whether it is connected, has claimed or renewed with success since it last connected, some queue takes its claims, it
-    keeps time, and is not stopping."""
+    """Whether it is connected, has lately claimed (if only to hear that nothing is ready) or renewed with success, some queue
+    takes its claims, it keeps time, and is not stopping."""
     running: int
     """Jobs whose handlers run now, each item of a batch by itself."""
     unsettled: int
     """Verdicts that the server has not answered."""
     renewals: int
     """Renewals that the server confirmed."""
+    lag: float
+    """Seconds by which the event loop was late when it last looked at the clock."""
     counters: Counters
     """What happened since it began."""

@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any, final
 import anyio
 
 from echomq._logs import get_logger
+from echomq.instruments import NO_INSTRUMENTS, LoopTicked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
+    from echomq.instruments import Instruments
     from echomq.worker.lease import Lease
 
 DEPTH: int = 10
@@ -57,6 +59,7 @@ class Watchdog:
         margin: float,
         cleanup: float,
         on_time: Callable[[], None] = lambda: None,
+        instruments: Instruments = NO_INSTRUMENTS,
     ) -> None:
         """Make a watchdog.
 
@@ -65,13 +68,17 @@ class Watchdog:
             margin: The leases' margin, seconds: a loop late by half of it is late.
             cleanup: Seconds a stopped handler may take before it is named in the log.
             on_time: Called when the loop is on time again.
+            instruments: What is told how late the loop is.
         """
         self._leases = leases
         self._cleanup = cleanup
         self._on_time = on_time
+        self._instruments = instruments
         self._late_after = max(2 * TICK, margin / 2)
         self.late = False
         """Whether the last tick came too late."""
+        self.lag = 0.0
+        """How late the last tick was, seconds, a suspension of the machine included."""
         self.blocked = 0
         """How often the loop was found blocked."""
         self._ticked = time.monotonic()
@@ -111,6 +118,9 @@ class Watchdog:
             lag: How late this look is, seconds.
         """
         was_late, self.late = self.late, slept + lag > self._late_after
+        self.lag = max(0.0, slept + lag)
+        if self._instruments:
+            self._instruments.record(LoopTicked(self.lag))
         if was_late and not self.late:
             self._on_time()
         now = anyio.current_time()
