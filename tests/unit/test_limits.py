@@ -63,7 +63,7 @@ def test_settings_are_spelled_and_none_clears() -> None:
 @pytest.mark.parametrize(
     ("lane", "given", "error", "shown"),
     [
-        (None, {}, TypeError, "events, limit, rate, max_size, dead_max, dead_age, done_max"),
+        (None, {}, TypeError, "events, events_max, limit, rate, max_size, dead_max, dead_age, done_max"),
         (None, {"dead_max": 0}, ValueError, "dead_max .*0"),
         (None, {"done_max": 10**9 + 1}, ValueError, "done_max"),
         (None, {"dead_age": 0}, ValueError, "dead_age .*0"),

@@ -1140,12 +1140,12 @@ RECOVERY = (
     ),
     _m(
         "cancelling a task passes lanes by",
-        (SWEEPS, "            yield from self._every_lane()\n", "            pass\n"),
+        (SWEEPS, "            yield from walk_lanes(self._keys, self._of_lane)\n", "            pass\n"),
         by="integration/sweeps::cancel_where_ends_what_fits_and_no_other[trio-t-None-3]",
     ),
     _m(
         "a redriven job that dies is redriven again",
-        (MORGUE, "before_ms=max(1, start.now_ms + 1 - chosen.older_ms),", "before_ms=0,"),
+        ("finding.py", "before_ms=max(1, start.now_ms + 1 - self.older_ms),", "before_ms=0,"),
         by="integration/morgue::find_and_redrive_take_what_was_dead_at_their_beginning[trio]",
     ),
     _m(

@@ -34,7 +34,7 @@ def test_moves_lead_to_and_from_every_state_in_use() -> None:
 
 
 def test_events_have_a_level() -> None:
-    """By default the stream tells whoever is on call what went wrong, and nothing else."""
+    """By default the stream tells whoever is on call what went wrong, and what an operator stopped."""
     assert {event for event in Event if event.level is Level.FAILURES} == {
         Event.FAILED,
         Event.DEAD,
@@ -45,6 +45,8 @@ def test_events_have_a_level() -> None:
         Event.EXPIRED,
         Event.MENDED,
         Event.LOST,
+        Event.PAUSED,
+        Event.RESUMED,
     }
     assert all(move.level is None for move in MOVES if move.event is None)
 
