@@ -46,10 +46,11 @@ nitpick_ignore_regex = [
     ),
     # Private modules, whose objects are mentioned by annotations only, and classes that are imported for annotations.
     (r"py:.*", r"echomq\._.*"),
+    (r"py:.*", r"echomq\.transitions\.read_flow\.Child"),
     (r"py:.*", r"echomq\.sync\.handles\..*"),  # shown as of `echomq.sync`
     (
         r"py:.*",
-        r"Random|CancelOutcome|CollectorRegistry|Channels|Closed|EventLevel|FlowChild|Group|LimitScope|Missed|Node|Overlap|DefineOutcome|StampedJob|WireClient",
+        r"Random|CancelOutcome|CollectorRegistry|Channels|Closed|EventLevel|FlowChild|Group|LimitScope|Missed|Node|Overlap|DefineOutcome|Since|StampedJob|WireClient",
     ),
     # Builtins, the names of a stub, and type variables.
     (r"py:.*", r"(Any|BaseException|Exception|RuntimeError|TypeError|ValueError|OSError|TimeoutError|KeyError|None)"),
