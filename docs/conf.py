@@ -48,6 +48,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"echomq\._.*"),
     (r"py:.*", r"echomq\.transitions\.read_flow\.Child"),
     (r"py:.*", r"echomq\.sync\.handles\..*"),  # shown as of `echomq.sync`
+    (r"py:.*", r"echomq\.transitions\.read_flow\.Child"),  # told where it is used: another `Child` is of every program
     (
         r"py:.*",
         r"Random|CancelOutcome|CollectorRegistry|Channels|Closed|EventLevel|FlowChild|Group|LimitScope|Missed|Node|Overlap|DefineOutcome|Since|StampedJob|WireClient",

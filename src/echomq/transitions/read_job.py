@@ -31,7 +31,8 @@ class JobInFull:
     worker: str | None = None
     """The name of the worker that runs it; None: it does not run, or the worker has not been heard of for half a minute."""
     children: tuple[Child, ...] = ()
-    """Its children, by name; empty unless asked for."""
+    """Its children, in the order of their names; empty unless asked for. Each has its `name`, its `ref` (`id`, `queue`,
+    "" for the parent's own, and `policy`) and its `outcome`: `kind`, `ended_ms`, `token`, `reason`; None while it is open."""
 
     @property
     def lease_left(self) -> float | None:
