@@ -9,7 +9,6 @@ import heapq
 import os
 import platform
 import time
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, final
 
 import anyio
@@ -85,7 +84,7 @@ class Beats:
     def _pulse(self, calls: QueueCalls) -> Pulse:
         now = anyio.current_time()
         running = [lease for lease in self._leases() if lease.calls is calls]
-        named = heapq.nsmallest(MOST_JOBS, running, key=attrgetter("sent_at"))
+        named = heapq.nsmallest(MOST_JOBS, running, key=lambda lease: (lease.sent_at, lease.claimed.id))
         return Pulse(
             name=str(self._options.name)[:MAX_NAME].encode("utf-8", "replace").decode(),
             host=platform.node()[:MAX_NAME],
