@@ -185,7 +185,8 @@ async def _drain(jobs: int, attempts: int) -> Found:
 
 
 def _left(client: redis.Redis) -> Found:
-    keys: Any = client.keys("*")
+    every: Any = client.keys("*")
+    keys = [key for key in every if b":worker" not in key]  # who is alive, for half a minute
     sizes = [client.memory_usage(key, samples=0) for key in keys]
     return {"keys": len(keys), "left": float(sum(int(size or 0) for size in sizes))}
 

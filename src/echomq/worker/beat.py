@@ -77,6 +77,10 @@ class Beats:
         try:
             await calls.wire.run(beat(calls.keys, Call(calls.wire.tag), pulse=pulse))
             self._told.over(calls.queue)
+        except RuntimeError:
+            if pulse is not None:
+                raise
+            # The client was closed before we were done.
         except EchoMQError as error:
             if self._told.is_new(str(error), calls.queue):
                 _log.warning("beat_failed", queue=calls.queue, error=str(error))

@@ -24,7 +24,10 @@ class Readable:
 
     def __init__(self, *, colors: bool) -> None:
         """Make it; paths are shown from where the process is now."""
-        self._here = os.getcwd() + os.sep if os.path.isdir(os.curdir) else ""  # noqa: PTH109, PTH112 - it may be gone
+        try:
+            self._here = os.getcwd() + os.sep  # noqa: PTH109 - text, as in a traceback
+        except OSError:  # it may be gone
+            self._here = ""
         self._colors = colors
 
     def __call__(self, _logger: Any, _method: str, values: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
