@@ -9,8 +9,8 @@ PYTHON ?= $(firstword $(foreach p,python3.11 python3 python3.12 python3.13 pytho
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed-by-make
-# Processes that pytest spreads over; each has a server of its own.
-JOBS ?= 2
+# Processes that pytest spreads over, each with a server of its own: one more than two processors, as tests wait a lot.
+JOBS ?= 3
 # The directory whose files `make demo` takes the checksums of; the standard library of Python unless given.
 DIR ?=
 

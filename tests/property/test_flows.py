@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from echomq.conformance.driver import connect
 from echomq.conformance.machine_flows import flows_machine
 
-QUICK = hypothesis.settings(max_examples=40, stateful_step_count=30)
+QUICK = hypothesis.settings(max_examples=30, stateful_step_count=30)
 LONG = hypothesis.settings(max_examples=1000, stateful_step_count=100)
 
 
@@ -24,7 +24,7 @@ def test_flows_come_to_rest(redis_client: redis.Redis) -> None:
 def test_flows_come_to_rest_on_redis_7(redis7_url: str) -> None:
     """What differs there is the clock inside a script, which moves, and the version of Lua's libraries."""
     with connect(redis7_url) as server:
-        run_state_machine_as_test(flows_machine(server), settings=hypothesis.settings(QUICK, max_examples=10))
+        run_state_machine_as_test(flows_machine(server), settings=hypothesis.settings(QUICK, max_examples=5))
 
 
 @pytest.mark.prove
