@@ -130,9 +130,10 @@ def _job(call: JobCall[Any] | bytes, task: str, options: EnqueueOptions) -> NewJ
     return attrs.evolve(job, headers=dict(sorted(job.headers.items()))) if job.headers else job
 
 
-def slot_after(recurrence: Recurrence, now_ms: int, made: int) -> int:
+def slot_after(recurrence: Recurrence, now_ms: int, made: int, moved_ms: int = 0) -> int:
     """Answer the slot at which a schedule goes on that has made so many jobs, or `ENDED`."""
-    return ENDED if recurrence.is_over(made) else recurrence.next(now_ms) or ENDED
+    slot_ms = None if recurrence.is_over(made) else recurrence.next(now_ms + moved_ms)
+    return ENDED if slot_ms is None else slot_ms - moved_ms
 
 
 def _digest(*parts: bytes | str | int) -> str:

@@ -64,7 +64,7 @@ def resume_walk(keys: QueueKeys, name: str) -> Walk[bool]:
     for _ in range(TRIES):
         state, now_ms = yield from _read(keys, name)
         try:
-            slot_ms = slot_after(Recurrence.parse(state.spec), now_ms, state.count)
+            slot_ms = slot_after(Recurrence.parse(state.spec), now_ms, state.count, state.moved_ms)
         except UnreadableSpecError as error:
             raise InvalidJobError(
                 f"schedule {name!r} is defined in a way that this version cannot read: {error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -179,7 +180,9 @@ async def test_run_job_tells_the_handler_its_facts(app: App) -> None:
     assert seen == [1, "facts", "look", 3, 3, 1, 7, {"a": "b"}, "acme", [1, 2], 5, 60_000, 5_000, False]
 
 
-@pytest.mark.parametrize(("name", "value"), [("attempt", 0), ("attempt", True), ("failures", -1), ("step", "1")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("attempt", 0), ("attempt", True), ("attempt", "2"), ("failures", -1), ("step", "1")]
+)
 async def test_run_job_refuses_impossible_facts(app: App, name: str, value: Any) -> None:
     """The message names the value."""
 
@@ -189,6 +192,37 @@ async def test_run_job_refuses_impossible_facts(app: App, name: str, value: Any)
 
     with pytest.raises(ValueError, match=f"{name}.*{value!r}"):
         await run_job(app, never.call(), **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("noted", {}), ("provide", []), ("provide", 3), ("children", 0), ("children", ["a"])]
+)
+async def test_run_job_refuses_what_is_of_another_kind(app: App, name: str, value: Any) -> None:
+    """The message names the argument and the value, also of one that is empty."""
+
+    @app.task
+    async def never() -> None:
+        raise AssertionError
+
+    with pytest.raises(TypeError, match=f"{name} is a .* not {re.escape(repr(value))}"):
+        await run_job(app, never.call(), **{name: value})
+
+
+async def test_what_is_run_is_a_task_or_a_call_of_an_app(app: App) -> None:
+    """A call is no task, a function neither, and an app is one."""
+
+    @app.task
+    async def never() -> None:
+        raise AssertionError
+
+    for wrong in (never.call(), lambda: None, 3):
+        with pytest.raises(TypeError, match=r"a task is run.*run_job\(app, call\), not"):
+            await run_task(wrong)  # type: ignore[arg-type]
+    for wrong in (never, 3):
+        with pytest.raises(TypeError, match=r"a task's call, such as report.call\(\), not"):
+            await run_job(app, wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="an app, not for 3"):
+        await run_job(3, never.call())  # type: ignore[arg-type]
 
 
 async def test_run_job_notes_what_the_handler_notes(app: App) -> None:
@@ -354,7 +388,7 @@ async def test_run_task_keeps_the_timeout(app: App) -> None:
         finally:
             cancelled.append(True)
 
-    with pytest.raises(TimeoutError, match="its timeout"):
+    with pytest.raises(TimeoutError, match=r"its timeout is 0\.05 s"):
         await run_task(dawdle)
     assert cancelled == [True]
 

@@ -182,6 +182,15 @@ async def test_drain_refuses_nonsense(app: App, queue_name: str) -> None:
         await drain(app, timeout=0)
     with pytest.raises(ValueError, match="century"):
         await drain(app, ahead=-1)
+    for wrong in (queue_name, b"a", 3, None):
+        with pytest.raises(TypeError, match=r"queues= is several names, as in \['mails'\], not"):
+            await drain(app, queues=wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="queues= is several names"):
+            await echomq.run_worker(app, queues=wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"provide= is a mapping of types to values, not \[\]"):
+        await drain(app, provide=[])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="an app's, not those of 3"):
+        await drain(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])  # it waits for real time
@@ -433,7 +442,8 @@ async def test_drain_leaves_what_is_paused(app: App, queue_name: str) -> None:
 async def test_advance_brings_recurring_slots(app: App, queue_name: str) -> None:
     """Each slot that has passed is treated by the schedule's own rule for missed ones."""
     slots: list[dt.datetime | None] = []
-    start = dt.datetime.now(dt.UTC) - dt.timedelta(days=9, hours=12)  # the next slot is twelve hours away
+    # The next slot is twelve hours away.
+    start = dt.datetime.now(dt.UTC).replace(microsecond=0) - dt.timedelta(days=9, hours=12)
 
     @app.task(queue=queue_name)
     async def tick(job: Job) -> None:
@@ -445,11 +455,77 @@ async def test_advance_brings_recurring_slots(app: App, queue_name: str) -> None
     await advance(app, dt.timedelta(days=3))
     await drain(app)
     assert len(slots) == 3
-    # From here on its own rule again.
+    assert set(slots) == {start + dt.timedelta(days=each) for each in (10, 11, 12)}
     assert (await drain(app)).completed == 0
     info = [each async for each in app.queue(queue_name).schedules]
     assert info[0].next_run is not None
     assert info[0].next_run > dt.datetime.now(dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("every", "ahead", "runs"), [(60, HOUR, 60), (HOUR, 3 * HOUR, 3), (24 * HOUR, 24 * HOUR, 1), (HOUR, HOUR - 60, 0)]
+)
+async def test_drain_ahead_runs_each_slot_once(app: App, queue_name: str, every: int, ahead: float, runs: int) -> None:
+    """As many as there are in that time, wherever the clock stands; and the next such time has as many."""
+    slots: list[dt.datetime | None] = []
+
+    @app.task(queue=queue_name)
+    async def tick(job: Job) -> None:
+        slots.append(job.slot)
+
+    start = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=every - 15)  # in the last quarter
+    app.schedule("tick", tick.call(), every=every, start=start)
+    await app.schedules.sync()
+    assert (await drain(app, ahead=ahead)).completed == runs
+    assert slots == [start + n * dt.timedelta(seconds=every) for n in range(runs)]
+    if runs:
+        assert (await drain(app, ahead=ahead)).completed == runs
+        assert slots[-1] == start + (2 * runs - 1) * dt.timedelta(seconds=every)
+
+
+@pytest.mark.parametrize(
+    ("cron", "ahead", "runs"), [("{0.minute} {0.hour} * * *", 24 * HOUR, 1), ("{0.minute} * * * *", 3 * HOUR, 3)]
+)
+async def test_drain_ahead_knows_the_calendar(app: App, queue_name: str, cron: str, ahead: float, runs: int) -> None:
+    """A daily and an hourly one that come in a few minutes; the retries of their jobs are run between."""
+    slots: list[dt.datetime | None] = []
+
+    @app.task(queue=queue_name, backoff=Fixed(100))
+    async def tick(job: Job) -> None:
+        slots.append(job.slot)
+        if job.attempt < 3:
+            raise echomq.Retry
+
+    soon = dt.datetime.now(dt.UTC).replace(second=0, microsecond=0) + dt.timedelta(minutes=5)
+    app.schedule("tick", tick.call(), cron=cron.format(soon))
+    await app.schedules.sync()
+    done = await drain(app, ahead=ahead)
+    assert (done.completed, done.failed) == (runs, 2 * runs)
+    assert slots == [soon + dt.timedelta(hours=n) for n in range(runs) for _ in range(3)]
+
+
+async def test_advance_moves_the_calendar_of_a_schedule(app: App, queue_name: str) -> None:
+    """Also of one that rests meanwhile, until it is defined anew; its end comes by that calendar."""
+    slots: list[dt.datetime | None] = []
+    day, start = dt.timedelta(days=1), dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(hours=12)
+
+    @app.task(queue=queue_name)
+    async def tick(job: Job) -> None:
+        slots.append(job.slot)
+
+    app.schedule("daily", tick.call(), every=day, start=start, end=start + 5 * day)
+    await app.schedules.sync()
+    await advance(app, day)
+    await drain(app)
+    schedules = app.queue(queue_name).schedules
+    await schedules.pause("daily")
+    await advance(app, day)
+    assert (await drain(app, ahead=24 * HOUR)).completed == 0
+    await schedules.resume("daily")
+    assert (await drain(app, ahead=24 * HOUR)).completed == 1
+    assert slots == [start, start + 2 * day]
+    await drain(app, ahead=9 * 24 * HOUR)
+    assert slots == [start + n * day for n in (0, 2, 3, 4, 5)]
 
 
 async def test_advance_ends_a_batchs_linger(app: App, queue_name: str) -> None:

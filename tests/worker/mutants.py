@@ -1253,7 +1253,7 @@ SCHEDULES = (
     ),
     _m(
         "jitter is forgotten",
-        (TIMETABLE, "due_ms=slot + round(self._random.uniform(0, recurrence.jitter_ms))", "due_ms=slot"),
+        (TIMETABLE, "due_ms=slot - moved_ms + round(self._random.uniform(0, jitter_ms))", "due_ms=slot - moved_ms"),
         by="worker/timetable::jitter_makes_jobs_late_on_purpose[trio]",
     ),
     _m(

@@ -279,7 +279,7 @@ async def test_process_that_runs_too_long_is_stopped(app: App, queue_name: str, 
         await (await pid.enqueue()).result(timeout=20)
         job = await ignore.options(**limit).enqueue(str(told))
         with pytest.raises(
-            JobFailedError, match="its timeout" if option == "timeout" else "the job's deadline"
+            JobFailedError, match="its timeout is 1 s" if option == "timeout" else "the job's deadline"
         ) as caught:
             await job.result(timeout=20)
         assert caught.value.type == "TimeoutError"

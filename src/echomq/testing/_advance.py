@@ -19,9 +19,12 @@ async def advance(source: App | Queue, seconds: float | dt.timedelta) -> None:
 
     Moved are: when delayed jobs and next attempts are due; `expires` and `deadline` of jobs; the next slots of recurring
     schedules; until when lanes and the queue are closed, and their rates; how long jobs have lingered for a batch or have
-    fit no worker. Not moved are the leases of running jobs and the clocks of their handlers, how long results and dedup
-    windows are kept, and the calendar: a schedule's slot is then earlier than its rule says, the one after it is the rule's
-    again, after the real now, and its `start` and `end` stay where they are.
+    fit no worker. Not moved are the leases of running jobs and the clocks of their handlers, and how long results and dedup
+    windows are kept.
+
+    A schedule's calendar goes with it, until it is defined otherwise: `job.slot` is what its rule says, the slot after it
+    comes as long after as by the rule, and `start` and `end` count by that calendar. In
+    `ScheduleInfo`, `last_run` is such a slot, too, and `next_run` the moment at which the next one comes.
 
     Args:
         source: An open app, of which all queues are moved that its tasks use, one after another; or one queue.

@@ -83,6 +83,10 @@ async def run_task(task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
 
     **Cancellation**: passes to the handler, as in any function.
     """
+    if not isinstance(task, Task):
+        raise TypeError(
+            f"a task is run, as in run_task(report, 7), or its call by run_job(app, call), not {shown(task)}"
+        )
     return await _run(task, task.call(*args, **kwargs), _Given())
 
 
@@ -131,14 +135,17 @@ async def run_job(
 
     **Cancellation**: passes to the handler, as in any function.
     """
+    if not isinstance(app, App):
+        raise TypeError(f"a job is run for an app, not for {shown(app)}")
     if not isinstance(call, JobCall):
         raise TypeError(f"a job is a task's call, such as report.call(), not {shown(call)}")
     task = app.get_task(call.task)
     if task is None:
         raise LookupError(f"the app has no task {call.task!r}; it has {', '.join(app.tasks) or 'none'}")
     given = _Given(
-        attempt=attempt, failures=attempt - 1 if failures is None else failures, checkpoint=checkpoint, step=step,
-        children=children, provide=provide or {}, middleware=app if middleware else None, noted=noted or Noted(),
+        attempt=attempt, failures=failures, checkpoint=checkpoint, step=step, children=children,
+        provide={} if provide is None else provide, middleware=app if middleware else None,
+        noted=Noted() if noted is None else noted,
     )  # fmt: skip
     return cast("R", await _run(task, call, given))
 
@@ -151,18 +158,28 @@ def _count(least: int) -> Any:
     return check
 
 
+def _kind(kind: type, what: str) -> Any:
+    def check(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if not isinstance(value, kind):
+            raise TypeError(f"{attribute.name} is {what}, not {shown(value)}")
+
+    return check
+
+
 @attrs.frozen(kw_only=True)
 class _Given:
     """What a test says of the job beside its call."""
 
     attempt: int = attrs.field(default=1, validator=_count(1))
-    failures: int = attrs.field(default=0, validator=_count(0))
+    failures: int | None = attrs.field(default=None, validator=attrs.validators.optional(_count(0)))
     checkpoint: Any = None
     step: int | None = attrs.field(default=None, validator=attrs.validators.optional(_count(0)))
-    children: Mapping[str, Any] | None = None
-    provide: Mapping[Any, Any] = attrs.field(factory=dict)
+    children: Mapping[str, Any] | None = attrs.field(
+        default=None, validator=attrs.validators.optional(_kind(Mapping, "a mapping of names to results"))
+    )
+    provide: Mapping[Any, Any] = attrs.field(factory=dict, validator=_kind(Mapping, "a mapping of types to values"))
     middleware: App | None = None
-    noted: Noted = attrs.field(factory=Noted)
+    noted: Noted = attrs.field(factory=Noted, validator=_kind(Noted, "a Noted"))
 
 
 async def _run(task: Task[..., R], call: JobCall[Any], given: _Given) -> R:
@@ -220,8 +237,9 @@ def _lease(task: Task[..., Any], call: JobCall[Any], given: _Given, calls: Stand
         flat += ["lane", job.lane]
     if job.deadline is not None:
         flat += ["deadline_ms", now_ms + int(job.deadline[1:]) if job.deadline.startswith("+") else job.deadline]
-    if given.failures:
-        flat += ["failures", given.failures]
+    failures = given.attempt - 1 if given.failures is None else given.failures
+    if failures:
+        flat += ["failures", failures]
     if given.checkpoint is not None:
         flat += ["checkpoint", task.codec.encode(given.checkpoint), "step", _step(given) or 0]
     if given.children is not None:

@@ -10,26 +10,28 @@ Theory of operation
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, cast, final
 
 import anyio
 import attrs
 
+from echomq.app import App
 from echomq.errors import EchoMQError
+from echomq.protocol._convert import shown
 from echomq.protocol.failures import unfold
 from echomq.protocol.times import to_ms, to_wait
 from echomq.testing._scripts import look, move
 from echomq.verdicts import Retry
-from echomq.worker.entry import serve
+from echomq.worker.entry import serve, served
 from echomq.worker.options import WorkerOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from anyio.abc import TaskStatus
 
-    from echomq.app import App
     from echomq.batches import Batch
     from echomq.testing._scripts import Look
     from echomq.worker.lease import Lease
@@ -103,9 +105,10 @@ async def drain(
     Args:
         app: The app; it is opened meanwhile if it is not open.
         queues: The queues to serve, all that its tasks use when empty.
-        timeout: Seconds that all this may take.
+        timeout: Seconds that all this may take. A handler in a thread cannot be interrupted, and is waited for.
         ahead: Seconds of waiting that are skipped: when nothing is left but what is due within them, time is moved to its
-            moment, and the worker goes on. So `ahead=3600` runs what the next hour brings, in its order, retries included.
+            moment, and the worker goes on. So `ahead=3600` runs what the next hour brings, in its order, retries included:
+            of a recurring schedule each slot of the hour from now, no more and no fewer.
         provide: What handlers get whose parameters are `INJECTED`, by type, in the place of what the app provides.
         raise_failures: Whether the first error is raised when all is done: what a handler raised, the very object, or why
             it was stopped or could not be run. A `Retry` is a handler's own word and no such error.
@@ -116,7 +119,7 @@ async def drain(
             their jobs given back.
         Exception: The first error, with a note that names the job; the queues are as empty as without it. Or what
             `run_worker` raises: a provider's error, say.
-        TypeError: An option is unknown, `burst`, or no queue is served.
+        TypeError: An option is unknown, `burst`, or of another type, or no queue is served.
         ValueError: An option or `timeout` is out of range.
 
     **Cancellation**: as that of `run_worker`.
@@ -125,7 +128,11 @@ async def drain(
         raise TypeError("drain() says itself when its worker ends: leave burst out")
     patience, budget_ms = to_wait(timeout, "timeout", positive=True), to_ms(ahead)
     settings = WorkerOptions(**{"grace": 0.0, **options})
-    names = tuple(queues) or app.queues
+    if not isinstance(app, App):
+        raise TypeError(f"the jobs that are run are an app's, not those of {shown(app)}")
+    if provide is not None and not isinstance(provide, Mapping):
+        raise TypeError(f"provide= is a mapping of types to values, not {shown(provide)}")
+    names = served(app, queues)
     if not names:
         raise TypeError(f"{app!r} has no task, so there is nothing to drain")
     async with AsyncExitStack() as stack:
@@ -206,17 +213,22 @@ class _Run:
         """Wait until there is nothing to do; move time for that, by the budget at most."""
         await self._begun.wait()
         try:
+            began_ms = (await self.look())[0].now_ms
             while True:
                 await anyio.sleep(LOOK)
-                next_in = await self._idle()
-                if next_in is None:
+                if not await self._idle():
                     continue
-                step_ms = max(1, math.ceil(next_in * 1000)) if next_in < math.inf else budget_ms + 1
-                if step_ms > budget_ms:
+                jobs_in, slots_in = (min(each) for each in zip(*map(_moments, self._looks), strict=True))
+                # The time that this takes itself brings no further slots, so that their number is certain.
+                slots_budget_ms = budget_ms - (max(each.now_ms for each in self._looks) - began_ms)
+                step_ms = min(
+                    jobs_in if jobs_in <= budget_ms else math.inf, slots_in if slots_in <= slots_budget_ms else math.inf
+                )
+                if step_ms == math.inf:
                     return
-                budget_ms -= step_ms
+                budget_ms -= int(step_ms)
                 for name in self._names:
-                    await move(self._app.queue(name), step_ms)
+                    await move(self._app.queue(name), int(step_ms))
         except (EchoMQError, ValueError) as error:
             self.error = error
 
@@ -234,17 +246,15 @@ class _Run:
             await self.look()
         self._held = 0 if self.worker is None else self.worker.statistics().running
 
-    async def _idle(self) -> float | None:
-        """Tell in how many seconds there is next something to do; None: there may be something now."""
+    async def _idle(self) -> bool:
+        """Tell whether there is surely nothing to do now."""
         before = self._claims()
         if before is None:
-            return None
+            return False
         for _ in range(2):
             if not all(each.is_idle for each in await self.look()):
-                return None
-        if self._claims() != before:
-            return None
-        return min((each.next_in for each in self._looks if each.next_in is not None), default=math.inf)
+                return False
+        return self._claims() == before
 
     def _claims(self) -> int | None:
         """Answer how many jobs the worker has claimed so far; None while it holds one."""
@@ -267,8 +277,8 @@ class _Run:
                 "slots": each.slots,
                 "owed": each.owed,
             }
-            shown = ", ".join(f"{count} {word}" for word, count in words.items() if count)
-            parts += [f"queue {each.queue!r} has {shown}"] if shown else []
+            there = ", ".join(f"{count} {word}" for word, count in words.items() if count)
+            parts += [f"queue {each.queue!r} has {there}"] if there else []
         return "; ".join(parts)
 
     def drained(self) -> Drained:
@@ -282,6 +292,10 @@ class _Run:
             waiting=sum(each.waiting for each in self._looks),
             failures=tuple(self.failures),
         )
+
+
+def _moments(look: Look) -> tuple[float, float]:
+    return look.next_in_ms, look.slot_in_ms
 
 
 def _raise_first(failures: Sequence[FailedAttempt]) -> None:

@@ -5,6 +5,7 @@ They are no verbs of the protocol: they stand beside this module, and no worker 
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, cast, final
@@ -86,8 +87,12 @@ class Look:
     paused or closed."""
     waiting: int
     """Jobs that waited for their children."""
-    next_in: float | None
-    """Seconds until the next moment that something waits for; None: nothing does."""
+    now_ms: int
+    """When that was, Unix ms."""
+    next_in_ms: float
+    """Until the next moment that a job, a lane or the queue waits for, ms; infinite: none does."""
+    slot_in_ms: float
+    """Until the next slot of a recurring schedule, ms; infinite: there is none."""
 
     @property
     def is_idle(self) -> bool:
@@ -106,10 +111,11 @@ async def look(queue: Queue, batch: Batch | None = None) -> Look:
     least = 1 if batch is None or not linger_ms else batch.min_size or batch.max_size
     by_lane = batch is not None and batch.by_lane
     reply = await _run(queue, "look", least, linger_ms, 1 if by_lane else 0)
-    ready, active, due, slots, owed, later, waiting, now_ms, next_ms = map(int, reply)
+    ready, active, due, slots, owed, later, waiting, now_ms, next_ms, slot_ms = map(int, reply)
     return Look(
         queue=queue.name, ready=ready, active=active, due=due, slots=slots, owed=owed, later=later, waiting=waiting,
-        next_in=(next_ms - now_ms) / 1000 if next_ms else None,
+        now_ms=now_ms, next_in_ms=next_ms - now_ms if next_ms else math.inf,
+        slot_in_ms=slot_ms - now_ms if slot_ms else math.inf,
     )  # fmt: skip
 
 

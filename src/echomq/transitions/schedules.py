@@ -60,6 +60,8 @@ class ScheduleState:
     """`expires` and `deadline` of its jobs, each `0`, `+ms` or Unix ms; "" when none."""
     row: Mapping[bytes, bytes]
     """The row fields of its jobs: payload, task, and so on."""
+    moved_ms: int = 0
+    """By how much a test has moved it (`echomq.testing.advance`): its rule's slot is so much after `slot_ms`."""
 
     @property
     def task(self) -> str:
@@ -91,6 +93,7 @@ class ScheduleState:
             overlap=overlap if overlap in OVERLAPS else "allow",
             slot_ms=number(b"slot"), count=number(b"count"), skipped=number(b"skipped"), paused_ms=number(b"paused"),
             last_id=text(b"last_id"), last_slot_ms=number(b"last_slot"), open_ids=tuple(text(b"open").split()),
+            moved_ms=number(b"moved"),
             priority=int(priority) if priority.lstrip("-").isdigit() else 0, lane=text(b"lane"), ends=text(b"ends"),
             row={name[2:]: value for name, value in fields.items() if name.startswith(b"f:")},
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +14,34 @@ from echomq.app import App
 from echomq.flows import DEFAULT_LIMITS
 from echomq.instruments import Instruments, run_sampler
 from echomq.middleware import AroundHandling
+from echomq.protocol._convert import shown
 from echomq.worker.alerts import Alerts
 from echomq.worker.options import WorkerOptions
 from echomq.worker.raw import RawHandler
 from echomq.worker.run import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from echomq.instruments import Instrument
     from echomq.protocol.keys import QueueKeys
     from echomq.queue import Queue
     from echomq.worker.execute import Handler
     from echomq.worker.lease import Lease
+
+
+def served(app: App, queues: Iterable[str]) -> tuple[str, ...]:
+    """Answer the queues that a worker of an app serves, each of them one that it has tasks for.
+
+    Raises:
+        TypeError: Something else is named, or text where names are expected.
+    """
+    if isinstance(queues, (str, bytes)) or not isinstance(queues, Iterable):
+        raise TypeError(f"queues= is several names, as in ['mails'], not {shown(queues)}")
+    names = tuple(queues) or app.queues
+    for name in names:
+        check_served(app, name)
+    return names
 
 
 def check_served(app: App, queue: str) -> None:
@@ -111,10 +127,7 @@ async def serve(
                     "give the instruments to the app, which measures its enqueues too: App(instruments=[...])"
                 )
             measuring = source.instruments
-            names = tuple(queues) or source.queues
-            tasks = source.tasks.values()
-            for name in names:
-                check_served(source, name)
+            names, tasks = served(source, queues), source.tasks.values()
             around: Iterable[Callable[..., Any]] = source.around_handling
             told = {name: task for name in names if (task := source.on_dead.of(name)) is not None}
             given = source.provide.with_values(provide) if provide else source.provide

@@ -54,7 +54,7 @@ class Lease:
     __slots__ = (
         "at_deadline", "calls", "claimed", "completion", "coroutine", "deadline", "ended_at", "handler", "named", "notes", "now_ms", "process",
         "reason", "reason_detail", "resent", "running", "scope", "sent_at", "started_at", "stopped_at", "thread",
-        "timeout_at",
+        "timeout", "timeout_at",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +85,8 @@ class Lease:
         """When the claim was sent, on anyio's clock: `now_ms` was not before that."""
         self.deadline = deadline
         """When the lease is over here, on anyio's clock."""
+        self.timeout = math.inf
+        """How long the handler may run, seconds."""
         self.timeout_at = math.inf
         """When the handler's own time is over: its timeout, or the job's deadline if that comes first."""
         self.at_deadline = False
@@ -145,7 +147,7 @@ class Lease:
         """
         self.started_at = time.monotonic()
         if timeout is not None:
-            timeout_at = anyio.current_time() + timeout
+            self.timeout, timeout_at = timeout, anyio.current_time() + timeout
             if timeout_at < self.timeout_at:
                 self.timeout_at, self.at_deadline = timeout_at, False
                 self.scope.deadline = min(self.deadline, self.timeout_at)

@@ -433,7 +433,8 @@ def _traced(record: ErrorRecord) -> dict[str, str]:
 
 def _timeout(lease: Lease) -> TimeoutError:
     if not lease.at_deadline:
-        return TimeoutError(f"the handler ran for {time.monotonic() - lease.started_at:.1f} s, its timeout")
+        seconds = time.monotonic() - lease.started_at
+        return TimeoutError(f"the handler ran for {seconds:.1f} s, its timeout is {lease.timeout:g} s")
     ran = (
         f"the handler had run for {time.monotonic() - lease.started_at:.1f} s"
         if lease.started_at

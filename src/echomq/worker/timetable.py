@@ -214,17 +214,18 @@ class Timetable:
         """
         if not state.digest or not ENDED < state.slot_ms <= now_ms:
             raise UnreadableSpecError(f"it is torn: it is due, and stands at slot {state.slot_ms}")
-        recurrence = Recurrence.parse(state.spec)
+        recurrence, moved_ms = Recurrence.parse(state.spec), state.moved_ms
         try:
-            due = recurrence.due(state.slot_ms, now_ms, made=state.count, ahead_ms=ahead_ms)
+            due = recurrence.due(state.slot_ms + moved_ms, now_ms + moved_ms, made=state.count, ahead_ms=ahead_ms)
         except Exception as error:  # whatever it is: it concerns no other schedule
             raise UnreadableSpecError(f"its slots cannot be found: {error!r}") from error
         # Where a slot may make no job, it is not known yet whether these are the last: the next slot says it.
         made = state.count + len(due.slots) if state.overlap == "allow" else state.count
-        next_ms = ENDED if recurrence.is_over(made) else due.next_ms or ENDED
+        next_ms = ENDED if due.next_ms is None or recurrence.is_over(made) else due.next_ms - moved_ms
+        jitter_ms = recurrence.jitter_ms
         return (
             [
-                Firing(id=mint(), slot_ms=slot, due_ms=slot + round(self._random.uniform(0, recurrence.jitter_ms)))
+                Firing(id=mint(), slot_ms=slot, due_ms=slot - moved_ms + round(self._random.uniform(0, jitter_ms)))
                 for slot in due.slots
             ],
             next_ms,

@@ -75,7 +75,11 @@ end
 for _, name in ipairs(moved('schedules')) do
   local key = P .. 'schedule:' .. name
   local slot = whole(call('HGET', key, 'slot'), 1, FAR)
-  if slot then call('HSET', key, 'slot', text_of(slot)) end
+  -- Its calendar goes with it: whoever fires it reckons its rule so much later. No slot is 0, which is the end.
+  if slot then
+    call('HSET', key, 'slot', string.format('%.0f', math.max(1, slot - by)))
+    call('HINCRBY', key, 'moved', by)
+  end
 end
 -- A worker that is parked has set its timer by what was due before.
 made_ready = 1

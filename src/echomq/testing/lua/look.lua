@@ -5,7 +5,7 @@
 -- include: now, number, row, limits, rota
 -- keys: meta hash; pending zset; active zset; schedule zset; waiting zset; schedules zset; job:<id> hash; lane:<name>:pending zset; lane:<name>:active zset; ring list; closed zset; lanes hash; outbox zset
 -- argv: client tag; number count; min_size count; linger_ms ms; by_lane count
--- reply: how many jobs can be claimed now; are claimed; are or were due; slots that have come; outbox entries; jobs that wait for a later moment; for their children; now ms; the next such moment ms, 0: none
+-- reply: how many jobs can be claimed now; are claimed; are or were due; slots that have come; outbox entries; jobs that wait for a later moment; for their children; now ms; the next such moment ms, 0: none; the next slot ms, 0: none
 -- verdicts:
 -- refusals: EMQKIND; EMQVERSION
 -- events:
@@ -19,7 +19,10 @@ local ready = call('ZCARD', P .. 'pending') + (tonumber(call('HGET', META, 'lane
 local held, soonest = 0, math.huge
 local function first_after_now(set)
   local found = call('ZRANGE', P .. set, '(' .. string.format('%.0f', NOW), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-  soonest = math.min(soonest, tonumber(found[2]) or math.huge)
+  return tonumber(found[2]) or math.huge
+end
+local function text_of(moment)
+  return moment < math.huge and string.format('%.0f', moment) or '0'
 end
 if PAUSED then
   ready, held = 0, ready
@@ -32,7 +35,7 @@ else
       local count = call('ZCARD', P .. lane_set(name))
       ready, held = ready - count, held + count
     end
-    first_after_now('closed')
+    soonest = math.min(soonest, first_after_now('closed'))
   end
   -- As a claim has it (`ripens`): too few for a batch, and the first of them has not waited for long enough.
   if ready > 0 and min_size > 1 and not (by_lane and ROTA) then
@@ -51,10 +54,9 @@ else
 end
 local now = string.format('%.0f', NOW)
 local due = call('ZCOUNT', P .. 'schedule', '-inf', now)
-first_after_now('schedule')
-first_after_now('schedules')
+soonest = math.min(soonest, first_after_now('schedule'))
 return {
   ready, call('ZCARD', ACTIVE), due, call('ZCOUNT', P .. 'schedules', '-inf', now), call('ZCARD', P .. 'outbox'),
   held + call('ZCARD', P .. 'schedule') - due, call('ZCARD', P .. 'waiting'), now,
-  soonest < math.huge and string.format('%.0f', soonest) or '0',
+  text_of(soonest), text_of(first_after_now('schedules')),
 }
