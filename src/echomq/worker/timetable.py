@@ -7,6 +7,9 @@ Theory of operation
     makes the job. Should that one die before, the next claim of any worker says again that the slot has come. A worker
     whose slots are all taken claims nothing, so there is a round every few seconds besides.
 
+    Tests move schedules (`moved_ms`): the rule is then asked in the moved time, in which its jobs have their slots, and
+    what the server is told of, next slot and due, is in its own.
+
     What cannot be fired stays due, and every claim would say so. So a queue that refuses is left alone for a while, and
     one that has nothing to fire but what cannot be read is looked at once a second at most.
 
