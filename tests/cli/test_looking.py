@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import anyio
@@ -12,6 +14,7 @@ from click.testing import CliRunner
 
 from echomq import open_client, sync
 from echomq.cli import main
+from echomq.cli.output import spelled
 from echomq.cli.samples import Sample
 from echomq.protocol.ids import mint
 from echomq.transitions import Counts
@@ -191,6 +194,23 @@ def test_show_of_what_is_torn_or_gone(command: Runner, queue: sync.Queue, redis_
     result = command("show", queue.name, mint())
     assert (result.exit_code, "not there" in result.stderr) == (1, True)
     assert command("show", queue.name, "nothing").exit_code == 2
+
+
+def test_json_spells_what_a_terminal_would_obey() -> None:
+    """It is the same value to a program, and harmless to whoever looks at it."""
+    value = {"error": "\x1b[2J\x7f\x9b\u200b\u202e\U000e0041 ü \u20ac"}
+    text = spelled(value)
+    assert orjson.loads(text) == value
+    assert text.isprintable()
+    assert "ü \u20ac" in text
+
+
+def test_answer_that_cannot_be_written_is_one_line(server_url: str) -> None:
+    """A full disk is no traceback."""
+    command = [sys.executable, "-m", "echomq", "queues", "--url", server_url]
+    with open("/dev/full", "w", encoding="utf-8") as full:  # noqa: PTH123 - a device
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: the answer could not be written: No space left on device\n")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -76,6 +76,13 @@ def test_console_shows_a_short_traceback_below_the_line(monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("configured")
+def test_console_spells_what_a_terminal_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error's text may be anybody's: no escape, bell, return, NUL or reversed text of it reaches the terminal."""
+    text = written(monkeypatch, "console", io.StringIO(), exception="ValueError: \x1b[31m\x07\r\x00\x9b\u202e\tü")
+    assert text.endswith("ValueError: \\x1b[31m\\x07\\r\\x00\\x9b\\u202e\tü\n")
+
+
+@pytest.mark.usefixtures("configured")
 def test_console_has_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file gets the same without them."""
     coloured = written(monkeypatch, "console", Terminal(), exception=TEXT)

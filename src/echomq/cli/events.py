@@ -6,10 +6,9 @@ import datetime as dt
 from typing import Any, Final
 
 import click
-import orjson
 
 from echomq.cli.frame import checked, connected
-from echomq.cli.output import Output, when
+from echomq.cli.output import Output, spelled, when
 from echomq.client import Client
 from echomq.events import Event, Gap, Since
 from echomq.protocol.keys import check_queue_name
@@ -96,4 +95,4 @@ def _json(event: Event | Gap) -> str:
             "at": event.at,
             **event.fields,
         }
-    return orjson.dumps(value).decode()
+    return spelled(value)

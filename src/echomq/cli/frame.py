@@ -15,6 +15,7 @@ A command is a coroutine function that gets an open client, an `Output` and its 
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -192,6 +193,10 @@ def run_guarded(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         raise click.UsageError(str(error)) from None
     except EchoMQError as error:
         raise CommandError(str(error)) from None
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # whoever reads has left: click ends quietly
+            raise
+        raise CommandError(f"the answer could not be written: {error.strerror or error}") from None
     except (TypeError, ValueError) as error:
         # The library checks what it is given before it sends anything.
         raise click.UsageError(str(error)) from None

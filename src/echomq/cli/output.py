@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from rich.table import Table
 
 WIDE: Final = 1000
 """Columns of what is no terminal: a program that reads lines must find a row on one."""
+_BEYOND: Final = re.compile(r"[^\n -~]")
+"""What is not plain ASCII."""
 _UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
@@ -40,7 +43,7 @@ class Output:
 
     def json(self, value: Any) -> None:
         """Write a value as JSON: datetimes as text, bytes as text if they are UTF-8."""
-        click.echo(orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2).decode())
+        click.echo(spelled(value, indent=True))
 
     def table(
         self,
@@ -74,6 +77,17 @@ class Output:
                 status.update(f"{count:,} {what}")
 
             yield progress
+
+
+def spelled(value: Any, *, indent: bool = False) -> str:
+    """Spell a value as JSON, in which nothing stands as it is that a terminal would obey or hide."""
+    text = orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2 if indent else None).decode()
+    return _BEYOND.sub(lambda found: found[0] if found[0].isprintable() else _escape(found[0]), text)
+
+
+def _escape(letter: str) -> str:
+    units = letter.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()) -> Table:

@@ -14,14 +14,13 @@ from typing import Any, Final, final
 import anyio
 import attrs
 import click
-import orjson
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from echomq.cli.asking import terminal_kept
 from echomq.cli.frame import checked_all, connected
-from echomq.cli.output import Output, console_of, span, table_of
+from echomq.cli.output import Output, console_of, span, spelled, table_of
 from echomq.cli.samples import COLUMNS, NUMBERS, RATES, Sample, sample_all, server_now, table_of_samples
 from echomq.client import Client
 from echomq.errors import UnavailableError
@@ -203,10 +202,10 @@ def lines(view: View) -> Iterator[str]:
 
 
 def _json(view: View) -> str:
-    return orjson.dumps({
+    return spelled({
         "now": view.now, "url": view.url, "away": view.away or None,
         "queues": [each.plain(rates) for each, rates in view.queues],
-    }).decode()  # fmt: skip
+    })  # fmt: skip
 
 
 def _worker_row(worker: WorkerInfo, queues: str, now: dt.datetime) -> tuple[str, ...]:

@@ -18,6 +18,13 @@ _FAILURE: Final = re.compile(r"^(?: *\| )?[\w.]+(?:: .*)?$")
 _BOLD, _RED, _CYAN, _END = "\033[1m", "\033[31m", "\033[36m", "\033[0m"
 
 
+def _tame(line: str) -> str:
+    """Spell what a terminal would obey or hide: whoever enqueues a job may choose the text of its error."""
+    if line.isprintable():
+        return line
+    return "".join(letter if letter.isprintable() or letter == "\t" else ascii(letter)[1:-1] for letter in line)
+
+
 @final
 class Readable:
     """A structlog processor for the text under `exception`."""
@@ -34,7 +41,7 @@ class Readable:
         """Make the line's traceback readable, if it has one."""
         text = values.get("exception")
         if isinstance(text, str):
-            values["exception"] = "\n".join(map(self._line, text.rstrip().split("\n")))
+            values["exception"] = "\n".join(self._line(_tame(line)) for line in text.rstrip().split("\n"))
         return values
 
     def _line(self, line: str) -> str:
