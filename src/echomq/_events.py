@@ -8,8 +8,9 @@ Theory of operation
     kept comes after it: some *may* have been missed, and it says so.
 
     Ids are made of the server's clock and only grow, so a position is good for as long as the stream lives. A stream
-    that has fewer events than were seen, or none as late as the position, is another one: the queue was obliterated, or
-    the server went back to an older state. Then all that is there is new.
+    that has fewer events than were seen, or none as late as the position, or not as many behind the position as were
+    added since, is another one: the queue was obliterated, or the server went back to an older state. Then all that is
+    there is new.
 
 If you change this
     What is told as missed must never be less than what was; a gap that is none costs a reader a look at the queue.
@@ -42,6 +43,7 @@ Since = str | dt.datetime | None
 
 _ID: Final = re.compile(r"(0|[1-9][0-9]{0,19})-(0|[1-9][0-9]{0,19})")
 _MOST: Final = 2**64 - 1
+_LAST: Final = (_MOST, _MOST)
 _HEAD: Final = frozenset({"event", "job"})
 
 
@@ -225,8 +227,16 @@ class EventReader:
 
     def _is_another(self, page: EventPage) -> bool:
         """Whether the stream is not the one that was read until now."""
-        fewer = self._seen is not None and page.added < self._seen
-        return fewer or (self._was_there and _place(page.last) < _place(self.position))
+        if self._was_there and _place(page.last) < _place(self.position):
+            return True
+        if self._seen is None:
+            return False
+        if page.added - page.kept >= self._seen:
+            return page.added < self._seen
+        # What is kept begins among what was seen: then the rest, and only that, comes behind the position.
+        if _place(page.first) > _place(self.position):
+            return True
+        return self._was_there and page.examined < PAGE and self._seen + page.examined != page.added
 
     def _missed(self, page: EventPage) -> list[Event | Gap]:
         """Answer the gap between the position and the page, if there is one."""
@@ -254,8 +264,10 @@ def new_reader(
     """Make the reader of an iteration over events.
 
     Raises:
-        TypeError, ValueError: As `EventReader`; or it would have nothing to read.
+        TypeError, ValueError: As `EventReader`; or `follow` is no bool, or it would have nothing to read.
     """
+    if not isinstance(follow, bool):
+        raise TypeError(f"follow is True or False, not {shown(follow)}")
     if since is None and not follow:
         raise ValueError('follow=False ends at once without since: say since="0" for all events that are kept')
     return EventReader(keys, since=since, job=job, kinds=kinds)
@@ -276,6 +288,11 @@ def _place(id: str) -> tuple[int, int]:
     return int(ms), int(number)
 
 
+def is_position(text: str) -> bool:
+    """Whether it is "0", or an id behind which there may be events."""
+    return text == "0" or (_ID.fullmatch(text) is not None and max(_place(text)) <= _MOST and _place(text) != _LAST)
+
+
 def _position(since: Since) -> str:
     if since is None:
         return NOW
@@ -289,9 +306,10 @@ def _position(since: Since) -> str:
         raise TypeError(f'since is an event\'s id, "0", an aware datetime or None, not {shown(since)}')
     if since == "0":
         return START
-    if not _ID.fullmatch(since) or max(_place(since)) > _MOST:
+    if not is_position(since):
         raise ValueError(
-            f'since is an event\'s id such as "1767225600000-0", or "0" for all that are kept, not {shown(since)}'
+            'since is an event\'s id such as "1767225600000-0", "0" for all that are kept, or an aware datetime, '
+            f"not {shown(since)}"
         )
     return str.__str__(since)
 
@@ -302,10 +320,10 @@ def _check_kinds(kinds: Iterable[str] | None) -> Collection[str]:
     if isinstance(kinds, str) or not isinstance(kinds, Iterable):
         raise TypeError(f"kinds is a list of kinds, such as ['dead', 'failed'], not {shown(kinds)}")
     chosen = list(kinds)
-    known = {kind.value for kind in Kind}
+    known = sorted(kind.value for kind in Kind)  # a list, which also says no to what has no hash
     for kind in chosen:
         if kind not in known:
-            raise ValueError(f"there is no kind of event {shown(kind)}; there are {', '.join(sorted(known))}")
+            raise ValueError(f"there is no kind of event {shown(kind)}; there are {', '.join(known)}")
     if not chosen:
         raise ValueError("kinds names none: leave it out for all")
     return [Kind(kind).value for kind in chosen]

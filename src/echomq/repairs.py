@@ -201,7 +201,7 @@ class _Repair:
         for member in members:
             try:
                 ids.append(check_id(member))  # type: ignore[arg-type]  # which refuses None
-            except ValueError:
+            except (TypeError, ValueError):
                 self._nobodys(f"{suffix}: {member}")
         for some in chunks(ids, ROUND):
             if lane or (yield Plain(("EXISTS", *map(self._keys.job, some)))) < len(some):

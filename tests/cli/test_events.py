@@ -73,6 +73,7 @@ def test_events_spells_moments_and_gaps(run: Any, queue: sync.Queue) -> None:
     ("words", "says"),
     [
         (["--since", "soon"], "soon"), (["--since", "2026-01-01T00:00"], "needs an offset"), (["--since", "1:2"], "1:2"),
+        (["--since", "2026-01-01"], "such as 2026-01-01T00:00Z"), (["--since", "tomorrow"], "nor a moment such as"),
         (["--kind", "died"], "died"), (["--job", "x"], "an id is"),
     ],
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -324,6 +325,24 @@ async def test_sync_events_survive_a_lost_reply(cutting: CuttingProxy, queue: Qu
             handle = await queue.enqueue(b"")
             found = await anyio.to_thread.run_sync(next, events)
             assert (jobs_of([found]), cutting.cuts) == ([handle.id], 0)
+
+
+@TRIO
+async def test_sync_events_end_in_time_while_the_server_is_away(cutting: CuttingProxy, queue: Queue) -> None:
+    """And not when the client gives a call up; a later iteration goes on."""
+    with (
+        sync.Client(cutting.url, unavailable_after=60) as client,
+        client.queue(queue.name).events(timeout=0.1) as events,
+    ):
+        cutting.marker, cutting.cuts = b"XREAD", 1_000_000
+        begun = time.monotonic()
+        assert await anyio.to_thread.run_sync(list, events) == []
+        assert time.monotonic() - begun < 30
+        cutting.cuts = 0
+        await queue.pause()
+        (event,) = await anyio.to_thread.run_sync(list, events)
+        assert isinstance(event, Event)
+        assert event.kind == "paused"
 
 
 @TRIO

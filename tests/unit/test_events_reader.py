@@ -152,6 +152,44 @@ def test_another_stream_in_its_place_is_read_whole() -> None:
     assert [type(it) for it in later.read(reader("1500-0"))] == [Gap, Event, Event]
 
 
+@pytest.mark.parametrize(
+    ("new", "most"), [(1050, 150), (1000, 256), (1000, 1000), (1500, 1000), (999, 10), (1000, 999)]
+)
+def test_another_stream_with_as_many_events_is_noticed(new: int, most: int) -> None:
+    """Also when it has more than were seen: what it has trimmed is then less than that, and yet the position is gone."""
+    one, stream = reader(), Stream()
+    stream.add(1000)
+    stream.trim(100)
+    stream.read(one)
+    young = Stream(clock=5000)
+    young.add(new)
+    young.trim(most)
+    found = young.read(one)
+    assert (gaps(found), len(found)) == ([None], 1 + most)
+    young.add(7)
+    assert (gaps(young.read(one)), young.read(one)) == ([], [])
+
+
+def test_stream_that_went_back_and_on_is_noticed() -> None:
+    """A server that lost its latest events, and wrote as many others, not all of them behind the position."""
+    one, stream = reader(), Stream()
+    stream.add(50)
+    stream.read(one)
+    stream.kept, stream.added, stream.clock = stream.kept[:40], 40, 1045
+    stream.add(20)
+    assert gaps(stream.read(one)) == [None]
+
+
+def test_moment_ahead_is_no_gap() -> None:
+    """Events before it are passed, and do not look like another stream."""
+    stream, one = Stream(), reader(dt.datetime.fromtimestamp(1.03, dt.UTC))
+    read: list[Event | Gap] = []
+    for _ in range(4):
+        stream.add(10)
+        read += stream.read(one)
+    assert (gaps(read), len(read)) == ([], 10)
+
+
 def test_done_is_where_the_stream_was_at_first() -> None:
     """Whoever does not follow ends, however fast events come."""
     stream, one = Stream(), reader()
@@ -192,7 +230,7 @@ def test_event_is_typed() -> None:
     ("since", "error"),
     [
         ("", ValueError), ("$", ValueError), ("1", ValueError), ("1-", ValueError), ("01-1", ValueError), ("1-1 ", ValueError),
-        ("18446744073709551616-0", ValueError), ("-1-0", ValueError), ("soon", ValueError), (0, TypeError), (b"0", TypeError),
+        ("18446744073709551616-0", ValueError), ("-1-0", ValueError), (f"{2**64 - 1}-{2**64 - 1}", ValueError), ("soon", ValueError), (0, TypeError), (b"0", TypeError),
         (1.5, TypeError), (dt.datetime(2026, 1, 1), ValueError), (dt.datetime(1960, 1, 1, tzinfo=dt.UTC), ValueError),  # noqa: DTZ001
     ],
 )  # fmt: skip
@@ -204,14 +242,19 @@ def test_since_is_checked(since: Any, error: type[Exception]) -> None:
 
 def test_arguments_are_checked() -> None:
     """Before anything is sent."""
-    for kinds in (["died"], ["failed", ""], []):
+    for kinds in (["died"], ["failed", ""], [], [1], [["dead"]]):
         with pytest.raises(ValueError, match="kind"):
-            EventReader(KEYS, since="0", kinds=kinds)
+            EventReader(KEYS, since="0", kinds=kinds)  # type: ignore[arg-type]
     for odd in ("failed", 5):
         with pytest.raises(TypeError, match="kinds is a list"):
             EventReader(KEYS, since="0", kinds=odd)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="an id is"):
         EventReader(KEYS, since="0", job="x")
+    with pytest.raises(TypeError, match="an id is a string, not 3"):
+        EventReader(KEYS, since="0", job=3)  # type: ignore[arg-type]
+    for follow in ("no", 0, None):
+        with pytest.raises(TypeError, match="follow is True or False"):
+            new_reader(KEYS, since="0", follow=follow, job=None, kinds=None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="follow=False ends at once"):
         new_reader(KEYS, since=None, follow=False, job=None, kinds=None)
     assert EventReader(KEYS, since="0", job=mint(), kinds={"dead"}).ask(Call("t")).argv[-1] == "dead"

@@ -7,10 +7,12 @@ from typing import Any, Final
 
 import click
 
+from echomq._events import is_position
 from echomq.cli.frame import checked, connected
 from echomq.cli.output import Output, spelled, when
 from echomq.client import Client
 from echomq.events import Event, Gap, Since
+from echomq.protocol._convert import shown
 from echomq.protocol.keys import check_queue_name
 
 _WIDTH: Final = 16
@@ -19,12 +21,19 @@ _GONE: Final = "gone before they could be read: the queue keeps its latest event
 
 
 def _since(text: str) -> Since:
-    """Read `--since`: a moment if it looks like one, else what the library takes for a position."""
-    if "T" not in text and ":" not in text:
+    """Read `--since`: what the library takes for a position, or a moment."""
+    if is_position(text):
         return text
-    moment = dt.datetime.fromisoformat(text)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            'neither an event\'s id such as 1767225600000-0, nor "0" for all that are kept, nor a moment such as '
+            f"2026-01-01T00:00Z: {shown(text)}"
+        ) from None
     if moment.utcoffset() is None:
-        raise ValueError(f"a moment needs an offset, such as {text}Z or {text}+01:00")
+        said = text if "T" in text or ":" in text else f"{text}T00:00"
+        raise ValueError(f"a moment needs an offset, such as {said}Z or {said}+01:00")
     return moment
 
 

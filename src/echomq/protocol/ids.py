@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
+from echomq.protocol._convert import shown
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -107,11 +109,14 @@ def check_id(id: str) -> str:
     """Answer the id itself if it is well formed.
 
     Raises:
+        TypeError: Not a string.
         ValueError: Not three capital letters and 11 base62 digits of at most 2^63-1.
     """
+    if not isinstance(id, str):
+        raise TypeError(f"an id is a string, not {shown(id)}")
     if _ID.fullmatch(id) is None or id[3:] > _MAX_DIGITS:
         raise ValueError(
-            f"an id is three capital letters and 11 digits of 0-9A-Za-z, at most {_MAX_DIGITS!r}, not {id!r}"
+            f"an id is three capital letters and 11 digits of 0-9A-Za-z, at most {_MAX_DIGITS!r}, not {shown(id)}"
         )
     return id
 

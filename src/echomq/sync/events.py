@@ -63,7 +63,8 @@ class EventStream:
         """Wait for the next one. When `timeout` is over the iteration ends; a later one goes on where it was.
 
         Raises:
-            UnavailableError: As for `echomq.EventStream`.
+            UnavailableError: As for `echomq.EventStream`. Once it has begun and follows, a server that is away is waited
+                for until `timeout` is over, beside a try that is under way: up to five seconds if the server is silent.
         """
         until = time.monotonic() + self._timeout
         while not self._found:
@@ -74,13 +75,16 @@ class EventStream:
                     left = until - time.monotonic()
                     if left <= 0:
                         raise StopIteration
-                    self._wait(min(left, self._block))
-                self._look()
+                    self._wait(min(left, self._block), self._within(until))
+                self._look(self._within(until))
             except UnavailableError:
                 if not self._follow or not self._begun:
                     raise
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise StopIteration from None
                 # It was there, and will be again: then what has been missed meanwhile is read, or told.
-                time.sleep(TRY_AGAIN)
+                time.sleep(min(left, TRY_AGAIN))
         event = self._found.popleft()
         self._given = event.id if isinstance(event, Event) else event.after
         return event
@@ -89,14 +93,19 @@ class EventStream:
         """End it."""
         self._closed = True
 
-    def _wait(self, seconds: float) -> None:
+    def _within(self, until: float) -> float:
+        """For how long a call is tried again: where its failure is no error, not past the end of the iteration."""
+        return max(0.0, until - time.monotonic()) if self._follow and self._begun else math.inf
+
+    def _wait(self, seconds: float, within: float) -> None:
         """Wait until the stream has grown, or the time is over."""
         ms = max(1, int(seconds * 1000))
-        self._runner.command("XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", self._key, self._reader.position)
+        position = self._reader.position
+        self._runner.command("XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", self._key, position, within=within)
         time.sleep(max(0.0, self._looked + NOT_OFTENER - time.monotonic()))
 
-    def _look(self) -> None:
-        page = self._runner.run(self._reader.ask(self._runner.call()))
+    def _look(self, within: float = math.inf) -> None:
+        page = self._runner.run(self._reader.ask(self._runner.call()), within=within)
         self._begun = True
         self._looked = time.monotonic()
         self._found.extend(self._reader.take(page))

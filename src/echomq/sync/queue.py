@@ -393,7 +393,8 @@ class Queue:
         Args:
             since: From where: an event's `id`, "0" or an aware datetime; None: from the first iteration, or `with`, on.
             follow: Wait for what happens next. False: end where the stream ended at the first look.
-            timeout: Seconds to wait for the next event. Then the iteration ends; a later one goes on where it was.
+            timeout: Seconds to wait for the next event, also while the server is away. Then the iteration ends; a later one
+                goes on where it was. 0 or less: only what is there by now.
             job: Events of this job only.
             kinds: Events of these kinds only.
 

@@ -14,6 +14,7 @@ If you change this
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import threading
@@ -83,9 +84,9 @@ class Runner:
         """Answer this thread's tag, for a call that is not remembered."""
         return Call(self._tag())
 
-    def run(self, transition: Transition[T]) -> T:
-        """Run one transition, which may be repeated without harm: a read."""
-        return transition.read(self._execute(transition, sure=False))
+    def run(self, transition: Transition[T], *, within: float = math.inf) -> T:
+        """Run one transition, which may be repeated without harm: a read; `within`: see `command`."""
+        return transition.read(self._execute(transition, sure=False, within=within))
 
     def remembered(self, keys: QueueKeys, verb: str, build: Callable[[Call], Transition[T]]) -> T:
         """Run a transition under this thread's next number of its verb, at most once.
@@ -100,15 +101,19 @@ class Runner:
         transition = build(Call(tag, number))
         return transition.read(self._execute(transition, sure=True))
 
-    def command(self, *args: bytes | str | float) -> Any:
+    def command(self, *args: bytes | str | float, within: float = math.inf) -> Any:
         """Run a plain read, such as SCAN, and answer the raw reply; it is sent again after a lost connection.
+
+        Args:
+            args: The command.
+            within: Seconds after which no further try is made, if that is sooner than the client gives up.
 
         Raises:
             UnavailableError: The server could not be reached in time.
             EchoMQError: The server refused it.
         """
         data = pack(args)
-        tries = _Tries(str(args[0]), self._patience)
+        tries = _Tries(str(args[0]), min(self._patience, within))
         while True:
             try:
                 return self._exchange(data, tries)
@@ -141,9 +146,9 @@ class Runner:
             mine.numbers = {}
         return mine.tag
 
-    def _execute(self, transition: Transition[Any], *, sure: bool) -> Any:
+    def _execute(self, transition: Transition[Any], *, sure: bool, within: float = math.inf) -> Any:
         data = pack(transition.command())
-        tries = _Tries(transition.verb, self._patience)
+        tries = _Tries(transition.verb, min(self._patience, within))
         while True:
             before = tries.sent
             try:
