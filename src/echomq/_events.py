@@ -10,7 +10,8 @@ Theory of operation
     Ids are made of the server's clock and only grow, so a position is good for as long as the stream lives. A stream
     that has fewer events than were seen, or none as late as the position, or not as many behind the position as were
     added since, is another one: the queue was obliterated, or the server went back to an older state. Then all that is
-    there is new.
+    there is new. When all that was seen is trimmed, the streams look alike: then it goes by the queue's field `born`,
+    which comes with its first setting. A queue without settings has none, and what it has trimmed has no number.
 
 If you change this
     What is told as missed must never be less than what was; a gap that is none costs a reader a look at the queue.
@@ -162,7 +163,8 @@ class Gap:
     """Before this event, the oldest that was kept; None: none was."""
     missed: int | None
     """How many, of any kind and job; None: nobody knows, and it may be none. It is known while a reader lives that began with
-    "0" or without `since`, or has once come to the end; not when it has just gone on from an id or a moment."""
+    "0" or without `since`, or has once come to the end; not when it has just gone on from an id or a moment, nor in a
+    queue that was obliterated meanwhile, or never had a setting."""
 
 
 @final
@@ -186,6 +188,7 @@ class EventReader:
         self.behind = True
         """Whether there is more to be read at once."""
         self._until: str | None = None
+        self._born = ""
         # How many events of the stream came up to the position, if that is known.
         self._seen: int | None = None
         # Whether the position was one in this stream, and not just a moment.
@@ -202,19 +205,20 @@ class EventReader:
 
     def take(self, page: EventPage) -> list[Event | Gap]:
         """Take it; answers what is new."""
+        before, self._born = self._born, page.born
         if self._until is None:
-            self._until = page.last
+            self._until, before = page.last, page.born
             if self.position == NOW:
                 self.position, self._seen, self.behind = page.position, page.added, False
                 return []
             if self.position == START:
                 self._seen = page.added - page.kept
-        if self._is_another(page):
+        if self._is_another(page, before):
             gap = self._gap(page, None)
             self.position, self._seen = START, page.added - page.kept
             self.behind, self._until = page.kept > 0, page.last
             return [gap]
-        found: list[Event | Gap] = self._missed(page)
+        found: list[Event | Gap] = self._missed(page, before)
         found += [Event.of(self._keys.queue, id, fields) for id, fields in page.entries]
         if page.examined:
             self.position, self._was_there = page.position, True
@@ -225,8 +229,10 @@ class EventReader:
             self._seen += page.examined
         return found
 
-    def _is_another(self, page: EventPage) -> bool:
+    def _is_another(self, page: EventPage, born: str) -> bool:
         """Whether the stream is not the one that was read until now."""
+        if born and page.born != born and self._seen != 0:
+            return True
         if self._was_there and _place(page.last) < _place(self.position):
             return True
         if self._seen is None:
@@ -238,15 +244,16 @@ class EventReader:
             return True
         return self._was_there and page.examined < PAGE and self._seen + page.examined != page.added
 
-    def _missed(self, page: EventPage) -> list[Event | Gap]:
+    def _missed(self, page: EventPage, born: str) -> list[Event | Gap]:
         """Answer the gap between the position and the page, if there is one."""
         trimmed = page.added - page.kept
         if self._seen is not None:
             missed = trimmed - self._seen
             if missed <= 0:
                 return []
+            known = self._seen == 0 or (born and page.born == born)
             self._seen = trimmed
-            return [self._gap(page, missed)]
+            return [self._gap(page, missed if known else None)]
         oldest = page.first if page.kept else page.last
         if _place(oldest) <= _place(self.position) or not (trimmed or self._was_there):
             return []

@@ -195,6 +195,26 @@ async def test_events_from_an_id_that_is_gone_tell_a_gap(queue: Queue) -> None:
     assert [it async for it in queue.events("0", follow=False)] == []
 
 
+@pytest.mark.parametrize("new", [350, 600])
+async def test_events_tell_a_queue_from_the_next_of_its_name(queue: Queue, new: int) -> None:
+    """Obliterated and filled between two looks: what is lost has no number, for it is not counted from what was seen."""
+    await queue.configure(events="all", events_max=1000)
+    async with queue.events() as events:
+        await queue.enqueue_many([b""] * 300)
+        with anyio.fail_after(20):
+            assert len(jobs_of([await anext(events) for _ in range(300)])) == 300
+        await queue.obliterate(force=True)
+        await queue.configure(events="all", events_max=100)
+        handles = await queue.enqueue_many([b""] * new)
+        with anyio.fail_after(20):
+            gap = await anext(events)
+            assert isinstance(gap, Gap)
+            assert gap.missed is None
+            event = await anext(events)
+    assert event == await anext(queue.events("0", follow=False))
+    assert jobs_of([event])[0] in {it.id for it in handles if isinstance(it, echomq.JobHandle)}
+
+
 async def test_events_cancelled_and_gone_on_with(client: Client, queue: Queue, redis_client: redis.Redis) -> None:
     """Cancelled while it waits, again and again, it loses nothing, and goes on with the read that stands."""
     events = queue.events(kinds=["paused"])

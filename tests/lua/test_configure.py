@@ -59,7 +59,7 @@ def test_configure_makes_meta(bench: Bench) -> None:
     """A queue may be set up before its first job."""
     bench.server.delete(bench.keys.meta)
     _, changed = changes(bench, lambda: configure(bench, events="none"))
-    assert changed == {"meta[protocol] = 1.0", "meta[events] = none"}
+    assert changed == {"meta[protocol] = 1.0", "meta[events] = none", "meta[born] = T"}
 
 
 def test_configure_refuses_another_word(bench: Bench) -> None:

@@ -46,6 +46,18 @@ def test_read_events_knows_what_was_trimmed(bench: Bench) -> None:
     assert page.first == page.entries[0][0]
 
 
+def test_read_events_tells_when_the_queue_was_born(bench: Bench) -> None:
+    """With a stream or without one; nothing, if it never had a setting."""
+    born = bench.look().hash("meta")["born"]
+    assert read(bench).born == born
+    bench.add()
+    assert (read(bench).born, read(bench, after="$").born) == (born, born)
+    bench.configure(max_size="7")
+    assert read(bench).born == born
+    bench.server.hdel(bench.keys.meta, "born")
+    assert read(bench).born == ""
+
+
 @pytest.mark.parametrize(("after", "bound"), [("", 1), ("5", 1), ("a-b", 1), ("0-0", 0), ("0-0", 1001), ("0-0", "x")])
 def test_read_events_refuses_what_is_no_position(bench: Bench, after: str, bound: object) -> None:
     """And a bound that is out of range."""

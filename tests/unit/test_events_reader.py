@@ -22,8 +22,8 @@ KEYS = QueueKeys(queue="q")
 class Stream:
     """A stream as the server has it: ids only grow, the oldest go."""
 
-    def __init__(self, clock: int = 1000) -> None:
-        self.added, self.clock = 0, clock
+    def __init__(self, clock: int = 1000, born: str = "1") -> None:
+        self.added, self.clock, self.born = 0, clock, born
         self.kept: list[int] = []
 
     def add(self, count: int) -> None:
@@ -40,7 +40,7 @@ class Stream:
         ends: dict[str, Any] = {
             "added": self.added, "kept": len(self.kept),
             "first": f"{self.kept[0]}-0" if self.kept else "0-0",
-            "last": f"{self.clock - 1}-0" if self.added else "0-0",
+            "born": self.born, "last": f"{self.clock - 1}-0" if self.added else "0-0",
         }  # fmt: skip
         if after == "$":
             return EventPage(position=ends["last"], examined=0, entries=(), **ends)
@@ -157,17 +157,46 @@ def test_another_stream_in_its_place_is_read_whole() -> None:
 )
 def test_another_stream_with_as_many_events_is_noticed(new: int, most: int) -> None:
     """Also when it has more than were seen: what it has trimmed is then less than that, and yet the position is gone."""
-    one, stream = reader(), Stream()
+    one, stream = reader(), Stream(born="")
     stream.add(1000)
     stream.trim(100)
     stream.read(one)
-    young = Stream(clock=5000)
+    young = Stream(clock=5000, born="")
     young.add(new)
     young.trim(most)
     found = young.read(one)
     assert (gaps(found), len(found)) == ([None], 1 + most)
     young.add(7)
     assert (gaps(young.read(one)), young.read(one)) == ([], [])
+
+
+@pytest.mark.parametrize(("was", "born"), [("1", "2"), ("1", ""), ("", "2"), ("", "")])
+def test_number_is_told_only_of_the_same_queue(was: str, born: str) -> None:
+    """When all that was seen is trimmed, nothing but its birth tells a queue from another in its place."""
+    one, stream = reader(), Stream(born=was)
+    stream.add(1000)
+    stream.trim(100)
+    stream.read(one)
+    young = Stream(clock=5000, born=born)
+    young.add(1500)
+    young.trim(100)
+    found = young.read(one)
+    assert (gaps(found), len(found)) == ([None], 101)
+    young.add(200)
+    young.trim(50)
+    assert gaps(young.read(one)) == ([150] if born else [None])
+
+
+def test_what_was_read_of_nothing_is_known() -> None:
+    """A queue that is born, or born anew, while nothing of it was read yet: what is trimmed is all that is missing."""
+    one = reader()
+    Stream(born="").read(one)
+    for born in ("1", "2"):
+        assert Stream(born=born).read(one) == []
+    stream = Stream(born="3")
+    stream.add(30)
+    stream.trim(10)
+    assert gaps(stream.read(one)) == [20]
 
 
 def test_stream_that_went_back_and_on_is_noticed() -> None:

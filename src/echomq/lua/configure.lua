@@ -48,7 +48,7 @@ end
 function known.rate(value)
   return set_rate(limits, value)
 end
-local kept_of = call('HMGET', META, 'dead_max', 'dead_age', 'done_max', 'events_max')
+local kept_of = call('HMGET', META, 'dead_max', 'dead_age', 'done_max', 'events_max', 'born')
 local is_set = {
   dead_max = kept_of[1], dead_age = kept_of[2], done_max = kept_of[3], events_max = kept_of[4],
   on_dead = meta[11], events = meta[4], max_size = meta[8], limit = limits.limit > 0, rate = limits.count > 0,
@@ -74,6 +74,8 @@ for name, value in pairs(fields) do
 end
 if changed == 1 then
   if not meta[1] then call('HSET', META, 'protocol', VERSION) end --!write meta
+  -- Whoever follows the events knows by it whether the queue, and so the stream, is still the one that it was.
+  if not kept_of[5] then call('HSET', META, 'born', NOW) end --!write born
   -- A limit that was raised, or is gone, lets what waited start.
   if fields.limits then LIMITS = limits end
   made_ready = call('ZCARD', P .. 'pending') + (tonumber(call('HGET', META, 'laned')) or 0) --!write configure-ring

@@ -5,7 +5,7 @@
 -- include: number
 -- keys: meta hash; events stream
 -- argv: client tag; number count; after text; bound count; job tag; kinds words
--- reply: where it has read to; how many were looked at; how many were ever added; how many are kept; the first and the last one's id; then those that fit, each its id and fields
+-- reply: where it has read to; how many were looked at; how many were ever added; how many are kept; the first and the last one's id; when the queue was first configured, or nothing; then those that fit, each its id and fields
 -- verdicts:
 -- refusals: EMQKIND; EMQVERSION
 -- events:
@@ -17,7 +17,8 @@ if not bound or after ~= '$' and not string.find(after, '^%d+%-%d+$') then --!gu
   return redis.error_reply('EMQKIND read_events: its position or bound is out of range')
 end
 local EVENTS = P .. 'events'
-if call('EXISTS', EVENTS) == 0 then return { after == '$' and '0-0' or after, 0, 0, 0, '0-0', '0-0' } end --!guard no-events
+local born = call('HMGET', META, 'born')[1] or ''
+if call('EXISTS', EVENTS) == 0 then return { after == '$' and '0-0' or after, 0, 0, 0, '0-0', '0-0', born } end --!guard no-events
 local kinds
 for kind in string.gmatch(ARGV[6], '%S+') do
   kinds = kinds or {}
@@ -29,7 +30,7 @@ for i = 1, #flat, 2 do
 end
 local last = stream['last-generated-id']
 local entries = after == '$' and {} or call('XRANGE', EVENTS, '(' .. after, '+', 'COUNT', bound)
-local reply = { after == '$' and last or after, #entries, stream['entries-added'], stream.length, stream['recorded-first-entry-id'], last }
+local reply = { after == '$' and last or after, #entries, stream['entries-added'], stream.length, stream['recorded-first-entry-id'], last, born }
 for _, entry in ipairs(entries) do
   -- An event says first what it is and of which job.
   local fields = entry[2]

@@ -38,6 +38,8 @@ class EventPage:
     """The first of those; `START` when there is none."""
     last: str
     """The last one that was added; `START` when there is no stream."""
+    born: str
+    """When the queue was first configured: another word, another queue; "": it was not."""
     entries: tuple[tuple[str, dict[str, str]], ...]
     """Those that fit, by id, with their fields."""
 
@@ -57,7 +59,7 @@ def read_events(
     """
 
     def read(reply: Any) -> EventPage:
-        position, examined, added, kept, first, last, *entries = reply
+        position, examined, added, kept, first, last, born, *entries = reply
         return EventPage(
             position=position.decode(),
             examined=int(examined),
@@ -65,6 +67,7 @@ def read_events(
             kept=int(kept),
             first=first.decode(),
             last=last.decode(),
+            born=born.decode(),
             entries=tuple((id.decode(), _fields(fields)) for id, fields in entries),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from echomq.conformance.bench import Bench
-from echomq.conformance.items import YEAR_MS
+from echomq.conformance.items import DAY_MS, YEAR_MS
 from echomq.conformance.scenarios.registry import scenario
 from echomq.protocol.records import NewJob
 from echomq.transitions import CancelRequest, Failure, Head
@@ -168,7 +168,9 @@ def events(b: Bench) -> None:
 @scenario("a setting makes meta with the protocol's version; so does a pause", 35)
 def makes_meta(b: Bench) -> None:
     b.worker.plain("configure", settings={"events": "all"})
-    b.expect("meta", b.look().hash("meta"), {"protocol": "1.0", "events": "all"})
+    meta = b.look().hash("meta")
+    b.expect("when it was born", abs(int(meta.pop("born")) - b.clock()) < DAY_MS, True)
+    b.expect("meta", meta, {"protocol": "1.0", "events": "all"})
     b.server.delete(b.keys.meta)
     b.worker.plain("pause")
     b.expect("meta", sorted(b.look().hash("meta")), ["paused", "protocol"])
