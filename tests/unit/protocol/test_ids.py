@@ -89,6 +89,13 @@ def test_parse_refuses_what_is_no_id(id: str) -> None:
         parse(id)
 
 
+@pytest.mark.parametrize("id", [3, None, b"JOB00000000000"])
+def test_parse_refuses_what_is_no_string(id: object) -> None:
+    """What is of another type is shown, too."""
+    with pytest.raises(TypeError, match="an id is a string, not"):
+        parse(id)  # type: ignore[arg-type]
+
+
 def test_mint_makes_job_ids_of_now_by_default() -> None:
     """An id says the moment it was minted and is a job's unless told otherwise."""
     parsed = parse(mint())
