@@ -243,7 +243,7 @@ async def test_repair_names_what_is_nobodys_and_leaves_it(
     base = queue.keys.base
     redis_client.set(f"{base}stranger", "x")
     redis_client.set(base.encode() + b"\xff\xfe", "x")
-    redis_client.zadd(queue.keys.pending, {"garbage": 0, b"\xff": 0})
+    redis_client.zadd(queue.keys.pending, {b"garbage": 0, b"\xff": 0})
     redis_client.set(f"{base}schedule:s", "x")
     redis_client.zadd(f"{base}lane:{{x}}:pending", {"y": 0})
     redis_client.zrem(queue.keys.schedule, places["schedule"])
