@@ -21,7 +21,7 @@ import anyio.lowlevel
 from echomq._items import check_progress
 from echomq._options import JobOptions
 from echomq.errors import EchoMQError, UnavailableError
-from echomq.middleware import passed
+from echomq.middleware import measured, passed
 from echomq.protocol.refusals import COLLISION, Verdict
 from echomq.results import JobHandle
 from echomq.wire.items import Window
@@ -44,8 +44,8 @@ MAX_WIDTH: Final = 16
 
 Content = tuple[str, bytes, JobOptions, Callable[[bytes], Any]]
 """A job of many: task, payload, options, and what decodes the result."""
-Sent = tuple["Queue", str, bytes, JobOptions, Callable[[bytes], Any]]
-"""The same, with where it goes before it."""
+Sent = tuple["Queue", str, bytes, JobOptions, Callable[[bytes], Any], "JobCall[Any] | None"]
+"""The same, with where it goes before it, and as what its answer is counted."""
 
 
 def not_sent(broken: UnavailableError) -> UnavailableError:
@@ -191,7 +191,7 @@ class _Round:
         self.room = BYTES_AT_ONCE
         self._outcomes: list[Any] = []
         self.window = Window(self._outcomes)
-        self._sent: list[tuple[int, StampedJob, Queue, Callable[[bytes], Any]]] = []
+        self._sent: list[tuple[int, StampedJob, Queue, Callable[[bytes], Any], JobCall[Any] | None]] = []
         self._queues: set[str] = set()
         self._last: Queue | None = None
         self._enter: Any = None
@@ -205,10 +205,13 @@ class _Round:
         if self.broken is not None:
             answers.append(not_sent(self.broken))
             return
+        call = None
         try:
-            queue, task, payload, options, read = content(drawn)
+            queue, task, payload, options, read, call = content(drawn)
             job = options.new_job(task, payload)
         except EchoMQError as error:
+            if call is not None:
+                measured(call, error)
             answers.append(error)
             return
         if queue is not self._last:
@@ -216,14 +219,14 @@ class _Round:
             self._queues.add(queue.name)
             self.window.widen(min(len(self._queues), MAX_WIDTH))
         self._enter(job, self.window)
-        self._sent.append((len(answers), job, queue, read))
+        self._sent.append((len(answers), job, queue, read, call))
         answers.append(None)
         self.room -= len(payload)
 
     async def settle(self) -> list[Any]:
         """Make the answers of the verdicts."""
         answers = self.answers
-        for (at, job, queue, read), outcome in zip(self._sent, self._outcomes, strict=True):
+        for (at, job, queue, read, call), outcome in zip(self._sent, self._outcomes, strict=True):
             if type(outcome) is not Verdict:
                 answers[at] = outcome
                 if isinstance(outcome, UnavailableError):
@@ -237,6 +240,8 @@ class _Round:
                     answers[at] = error
             else:
                 answers[at] = queue.answer(job.id, outcome, read)
+            if call is not None:
+                measured(call, answers[at])
         return answers
 
 

@@ -12,6 +12,7 @@ from echomq._items import MINTS, cancel_outcome, check_reason, taken
 from echomq._logs import get_logger
 from echomq._walks import Ask, Each, Once, Outcomes, Tell, Walk
 from echomq.errors import EchoMQError, JobNotFoundError, JobStateError, UnavailableError
+from echomq.middleware import measured
 from echomq.protocol.ids import check_id
 from echomq.protocol.refusals import DUPLICATE
 from echomq.sweeps import CancelReport
@@ -81,6 +82,18 @@ def add_walk(keys: QueueKeys, prepared: Prepared) -> Walk[Added]:
         EchoMQError: The server refused it, and nothing was added; or it could not be reached: then all of it was added,
             or nothing, or what was added of its rounds is taken back within a minute or two.
     """
+    try:
+        added = yield from _add_walk(keys, prepared)
+    except EchoMQError as error:
+        for one in prepared.planned:
+            measured(one.call, error)
+        raise
+    for one in added.planned:
+        measured(one.call, added)
+    return added
+
+
+def _add_walk(keys: QueueKeys, prepared: Prepared) -> Walk[Added]:
     for _ in range(MINTS):
         planned, part = prepared.planned, prepared.segment
         try:

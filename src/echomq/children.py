@@ -29,7 +29,7 @@ from echomq.errors import (
     JobFailedError,
     JobStateError,
 )
-from echomq.middleware import passed
+from echomq.middleware import measured, passed
 from echomq.protocol._convert import shown
 from echomq.protocol.failures import ErrorRecord
 from echomq.protocol.kin import Policy
@@ -295,6 +295,7 @@ def follow_up(call: JobCall[Any], queue: str) -> Node:
     if not isinstance(call, JobCall):
         raise TypeError(f"a follow-up is a task's call, such as report.call(), not {shown(call)}")
     call = passed(call)
+    measured(call, None)  # its answer is that of the verdict it goes with
     mode = call.options.fields.get("dedup_mode", "reject")
     if mode != "reject":
         raise ValueError(f"dedup_mode {mode!r}: a follow-up stays out while another job holds its dedup key")

@@ -149,9 +149,11 @@ class Client:
         """
 
         def content(call: JobCall[T]) -> Sent:
+            told = None
             if call.around:
                 call = passed(call)
-            return self.queue(call.queue), call.task, call.payload, call.options, call.read
+                told = call if call.around.instruments else None
+            return self.queue(call.queue), call.task, call.payload, call.options, call.read, told
 
         return EnqueueStream(calls, content, check=self.wire.check, progress=progress)
 

@@ -184,7 +184,8 @@ def outgoing(call: JobCall[T], *, alone: bool = True, counted: bool = True) -> I
 
     Args:
         call: The call.
-        alone: Whether the block lasts until the server has answered.
+        alone: Whether the block lasts until the server has answered. If not, only what is raised is counted here, and
+            an answer by `measured`.
         counted: Whether a job is made of it now.
 
     Raises:
@@ -211,14 +212,27 @@ def outgoing(call: JobCall[T], *, alone: bool = True, counted: bool = True) -> I
         if failed is not None:
             raise failed  # a middleware has swallowed it
     finally:
-        if counted and around.instruments:
-            seconds = time.monotonic() - began if alone else None
-            error_type = "" if failed is None else name_of(type(failed))
-            around.instruments.record(JobEnqueued(call.queue, call.task, seconds, error_type))
+        if counted and (alone or failed is not None):
+            measured(call, failed, time.monotonic() - began if alone else None)
+
+
+def measured(call: JobCall[Any], answer: object, seconds: float | None = None) -> None:
+    """Count an enqueue: its answer is an error, or whatever else.
+
+    Args:
+        call: The call.
+        answer: What its caller gets.
+        seconds: How long it took; None: it was one of many.
+    """
+    if call.around.instruments:
+        error_type = name_of(type(answer)) if isinstance(answer, BaseException) else ""
+        call.around.instruments.record(JobEnqueued(call.queue, call.task, seconds, error_type))
 
 
 def passed(call: JobCall[T], *, counted: bool = True) -> JobCall[T]:
     """Answer the call to be sent, when it is one of many or is kept for later: the middleware is left before that.
+
+    What a middleware raises is counted; that it was sent is not, before `measured` says what it came to.
 
     Args:
         call: The call.

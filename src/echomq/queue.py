@@ -150,7 +150,7 @@ class Queue(QueueJobs, QueueOrders):
         chosen.stamp(task)
         return EnqueueStream(
             payloads,
-            lambda payload: (self, task, payload, chosen, self._decode),
+            lambda payload: (self, task, payload, chosen, self._decode, None),
             check=self._check,
             progress=progress,
         )

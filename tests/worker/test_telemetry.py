@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import anyio
@@ -11,7 +12,9 @@ import structlog
 from structlog.testing import capture_logs
 
 from echomq.app import App
+from echomq.backoff import Fixed
 from echomq.batches import Batch, JobBatch
+from echomq.flows import flow
 from echomq.instruments import (
     JobClaimed,
     JobEnqueued,
@@ -28,6 +31,7 @@ from echomq.instruments import (
 from echomq.job import Job
 from echomq.queue import Queue
 from echomq.sync import Client as SyncClient
+from echomq.tasks import JobCall
 from echomq.verdicts import Discard, RateLimited, Retry, Snooze
 from echomq.worker import run
 from echomq.worker.entry import run_worker
@@ -377,9 +381,20 @@ async def test_enqueue_that_fails_is_measured(server_url: str, queue_name: str, 
     @app.task(queue=queue_name)
     async def work() -> None: ...
 
+    refusing: list[Exception] = []
+
+    @app.around_enqueue
+    def refuse(call: JobCall[Any]) -> Iterator[JobCall[Any]]:
+        if refusing:
+            raise refusing.pop()
+        yield call
+
     async with app:
         queue = app.queue(queue_name)
         await queue.schedules.put("often", work.call(), every=3600)
+        refusing.append(ZeroDivisionError())
+        with pytest.raises(ZeroDivisionError):
+            await queue.schedules.put("rare", work.call(), every=3600)
         assert not kept.of(JobEnqueued)
         await queue.configure(max_size=1)
         await work.enqueue()
@@ -392,6 +407,57 @@ async def test_enqueue_that_fails_is_measured(server_url: str, queue_name: str, 
 
         await anyio.to_thread.run_sync(synchronously)
     assert [each.error for each in kept.of(JobEnqueued)] == ["", *["echomq.errors.QueueFullError"] * 2]
+
+
+@TRIO
+async def test_many_are_measured_by_their_answers(server_url: str, queue_name: str, kept: Kept) -> None:
+    """Of many, too, it is what the caller gets: of streams, of a synchronous client, and of flows."""
+    app = App(server_url, instruments=[kept])
+
+    @app.task(queue=queue_name)
+    async def work(text: str) -> None: ...
+
+    full = "echomq.errors.QueueFullError"
+    async with app:
+        await app.queue(queue_name).configure(max_size=1)
+        await app.enqueue_many([work.call("a"), work.call("b"), work.options(dedup="b").call("c")])
+        assert [each.error for each in kept.of(JobEnqueued)] == ["", full, full]
+        assert {each.seconds for each in kept.of(JobEnqueued)} == {None}
+
+        def synchronously() -> None:
+            with SyncClient(server_url) as client:
+                client.enqueue_many([work.call("d")])
+
+        await anyio.to_thread.run_sync(synchronously)
+        assert [each.error for each in kept.of(JobEnqueued)[3:]] == [full]
+        with pytest.raises(Exception, match="full"):
+            await app.flows.add(flow(work.call("e"), [work.call("f")]))
+        assert [each.error for each in kept.of(JobEnqueued)[4:]] == [full, full]
+        await app.queue(queue_name).configure(max_size=None)
+        await app.flows.add(flow(work.call("e"), [work.call("f")]))
+        assert [each.error for each in kept.of(JobEnqueued)[6:]] == ["", ""]
+
+
+@TRIO
+async def test_child_is_measured_once_however_often_its_parent_runs(app: App, queue_name: str, kept: Kept) -> None:
+    """A later attempt enqueues it again, and the server knows it."""
+    runs: list[int] = []
+
+    @app.task(queue=queue_name)
+    async def child() -> None: ...
+
+    @app.task(queue=queue_name, backoff=Fixed(0.001))
+    async def parent(job: Job) -> None:
+        async with job.nursery() as children:
+            children.enqueue(child.call())
+        runs.append(job.attempt)
+        if len(runs) == 1:
+            raise ValueError
+
+    async with app, running(app):
+        await parent.enqueue()
+        await until(lambda: len(runs) == 2)
+    assert [(each.task, each.error) for each in kept.of(JobEnqueued)] == [("parent", ""), ("child", "")]
 
 
 @TRIO

@@ -32,7 +32,11 @@ JobOutcome = Literal[
 @final
 @attrs.frozen
 class JobEnqueued:
-    """An app's call was sent, or made, to be sent with others: of a flow, a nursery, `enqueue_many`."""
+    """What became of an app's call that was enqueued, by itself or as one of many: of a flow, a nursery, `enqueue_many`.
+
+    A nursery's child that an earlier attempt has spawned is not told again. A follow-up is told when its handler makes it, at
+    each attempt. Calls that were not tried, since one before them met an `UnavailableError`, are not told.
+    """
 
     queue: str
     """Where it goes."""
@@ -41,7 +45,7 @@ class JobEnqueued:
     seconds: float | None
     """From before the middleware to the server's answer; None for one of many, which share round trips."""
     error: str
-    """The type of what the caller got instead of a handle; "" when it got one. Of many: of what making it raised."""
+    """The type of what the caller got instead of a handle; "" when it got one, of a duplicate too."""
 
 
 @final

@@ -66,7 +66,7 @@ _BY_TASK: Final = ("queue", "task")
 
 ENQUEUES: Final = Metric(
     "echomq_enqueues", "messaging.client.sent.messages", "counter", (*_BY_TASK, "error"), "{message}",
-    "Calls that the app has enqueued, by the type of the error that its caller got",
+    "Calls that the app has enqueued, by the type of the error that its caller got instead of a handle; '' otherwise",
     operation="send",
 )  # fmt: skip
 ENQUEUE_SECONDS: Final = Metric(

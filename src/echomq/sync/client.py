@@ -13,7 +13,7 @@ from echomq._bulk import broken_by, by_queue, content_of, not_sent, pass_all, ta
 from echomq._items import check_progress
 from echomq.client import server_url
 from echomq.errors import EchoMQError, UnavailableError
-from echomq.middleware import outgoing
+from echomq.middleware import measured, outgoing
 from echomq.protocol.codec import Codec, JsonCodec
 from echomq.protocol.keys import QueueKeys, check_prefix, known_queues
 from echomq.protocol.times import to_wait
@@ -135,6 +135,8 @@ class Client:
                     told = None if progress is None else _from(answered, progress)
                     sent = list(self.queue(name).stream((content_of(portion[at]) for at in ats), told))
                     broken = broken_by(sent)
+                    for at, answer in zip(ats, sent, strict=True):
+                        measured(portion[at], answer)
                 else:
                     sent = [not_sent(broken) for _ in ats]
                 for at, answer in zip(ats, sent, strict=True):

@@ -36,6 +36,7 @@ from echomq.errors import (
 )
 from echomq.flows import Child as NamedChild
 from echomq.flows import check_child_name, check_policy
+from echomq.middleware import measured
 from echomq.protocol._convert import shown
 from echomq.protocol.failures import leaves_of, members
 from echomq.protocol.kin import Policy
@@ -146,7 +147,12 @@ class LeaseNursery:
             while True:
                 while self._staged:
                     self._sending = True
-                    await self._send(self._take())
+                    staged = self._take()
+                    try:
+                        await self._send(staged)
+                    except Exception as error:
+                        _count(staged, error)
+                        raise
                     self._sending = False
                     self._progress.send()
                 await self._more.wait()
@@ -201,6 +207,8 @@ class LeaseNursery:
                 continue
             for each, place in zip(staged, places, strict=True):
                 _heed(each.child, each.planned[0].job.id, verdicts[place])
+                if verdicts[place].code != "known":  # else an earlier attempt has spawned it, which counted it
+                    _count([each])
             if any(isinstance(node, ForeignNode) for node in nodes):
                 family.lease.calls.owes()
             return
@@ -265,6 +273,12 @@ def check_detached(value: Any) -> None:
     if not isinstance(value, bool):
         msg = f"detached is True or False, not {shown(value)}"
         raise TypeError(msg)
+
+
+def _count(staged: list[Staged], error: Exception | None = None) -> None:
+    for each in staged:
+        for one in each.planned:
+            measured(one.call, error)
 
 
 def _heed(child: SpawnedChild[Any], id: str, verdict: Verdict) -> None:
