@@ -115,7 +115,7 @@ class App:
                 enqueues and handling is outermost.
 
         Raises:
-            TypeError: `redact` is not several names.
+            TypeError: `redact` is not several names, or `instruments` not several instruments.
             ValueError: Another argument is not what it must be.
         """
         self.url = url

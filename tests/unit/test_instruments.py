@@ -115,6 +115,23 @@ def test_instrument_has_a_record(given: Any) -> None:
         App(instruments=[given])
 
 
+@pytest.mark.parametrize("given", [None, StructlogInstrument(), 1])
+def test_instruments_are_several(given: Any) -> None:
+    """A bare one, or none, is told so."""
+    with pytest.raises(TypeError, match=rf"instruments are several.*{re.escape(repr(given))}"):
+        App(instruments=given)
+
+
+def test_prometheus_has_one_instrument_a_registry() -> None:
+    """A second one is told what to do; what is no registry, too."""
+    registry = CollectorRegistry()
+    PrometheusInstrument(registry=registry)
+    with pytest.raises(ValueError, match=r"share one PrometheusInstrument.*registry=.*Duplicated"):
+        PrometheusInstrument(registry=registry)
+    with pytest.raises(TypeError, match="'x'"):
+        PrometheusInstrument(registry="x")  # type: ignore[arg-type]
+
+
 def test_no_instruments_are_falsy() -> None:
     """What nobody takes is not to be measured; nor does it put anything around enqueues."""
     assert not Instruments()

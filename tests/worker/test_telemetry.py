@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -344,11 +345,15 @@ async def test_sampler_bounds_lanes_and_outlives_an_outage(server_url: str, queu
                 tasks.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("wrong", [{"every": 0}, {"lanes": -1}, {"every": float("nan")}])
-async def test_sampler_refuses_numbers_out_of_range(wrong: dict[str, Any]) -> None:
-    """Before anything is read."""
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        await run_sampler([], [], **wrong)
+@pytest.mark.parametrize(
+    "wrong", [{"every": 0}, {"lanes": -1}, {"every": float("nan")}, {"every": "x"}, {"lanes": 1.5}, {"lanes": None},
+              {"every": None}, {"queues": None}, {"instruments": None}],
+)  # fmt: skip
+async def test_sampler_refuses_what_does_not_fit(wrong: dict[str, Any]) -> None:
+    """Before anything is read, in our words."""
+    ((name, value),) = wrong.items()
+    with pytest.raises((TypeError, ValueError), match=rf"^{name}.*{re.escape(repr(value))}"):
+        await run_sampler(**{"queues": [], "instruments": [], **wrong})
 
 
 async def test_instrument_that_raises_hurts_no_job(server_url: str, queue_name: str) -> None:

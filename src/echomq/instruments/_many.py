@@ -22,8 +22,10 @@ class Instruments:
         """Take the instruments.
 
         Raises:
-            TypeError: One has no `record`.
+            TypeError: It is not several; or one has no `record`.
         """
+        if not isinstance(instruments, Iterable):
+            raise TypeError(f"instruments are several, such as [StructlogInstrument()], not {shown(instruments)}")
         self._each = tuple(instruments)
         self._failed: set[int] = set()
         for each in self._each:

@@ -16,6 +16,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from echomq.instruments.metrics import EVENTS, SAMPLES, Reader
+from echomq.protocol._convert import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,12 +46,21 @@ class PrometheusInstrument:
             registry: Where; None: the one of the process, `prometheus_client.REGISTRY`.
 
         Raises:
-            ValueError: They are there already: make one instrument a registry.
+            TypeError: It is no registry.
+            ValueError: They are there already: make one instrument a registry, and give it to all apps.
         """
+        if registry is not None and not isinstance(registry, prometheus_client.CollectorRegistry):
+            raise TypeError(f"registry is a prometheus_client.CollectorRegistry, or None, not {shown(registry)}")
         self.registry: CollectorRegistry = prometheus_client.REGISTRY if registry is None else registry
         """Where the metrics are."""
         self._reader = Reader()
-        self._families = {metric.name: _made(metric, self.registry) for metric in EVENTS}
+        try:
+            self._families = {metric.name: _made(metric, self.registry) for metric in EVENTS}
+        except ValueError as error:
+            raise ValueError(
+                f"the registry has metrics of these names: share one PrometheusInstrument among apps, or give each a "
+                f"registry of its own, registry=CollectorRegistry(): {error}"
+            ) from error
         self._moves: dict[tuple[str, tuple[str, ...]], Callable[[float], None]] = {}
         self.registry.register(_Samples(self._reader))
 

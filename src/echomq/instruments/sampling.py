@@ -12,6 +12,8 @@ from echomq._logs import Told, get_logger
 from echomq.errors import EchoMQError
 from echomq.instruments._many import Instruments
 from echomq.instruments.measurements import Instrument, QueueSampled
+from echomq.protocol._convert import shown
+from echomq.protocol.times import to_wait
 
 if TYPE_CHECKING:
     from echomq.lanes import LaneInfo
@@ -37,15 +39,17 @@ async def run_sampler(
         lanes: How many lanes of each queue are told, at most; 0: none. Each is read, so it bounds the work.
 
     Raises:
+        TypeError: `queues` or `instruments` is not several, or `every` not a number.
         ValueError: A number is out of range.
 
     Server effect: none: for each queue two reads, and one for about a hundred lanes.
     Cancellation: at any moment, without effect. While the server is away there are no samples.
     """
-    if not every > 0:
-        raise ValueError(f"every is {every!r}; it must be positive")
-    if lanes < 0:
-        raise ValueError(f"lanes is {lanes!r}; it must not be negative")
+    every = to_wait(every, "every", positive=True)
+    if type(lanes) is not int or lanes < 0:
+        raise ValueError(f"lanes is a whole number, 0 or more, not {shown(lanes)}")
+    if not isinstance(queues, Iterable):
+        raise TypeError(f"queues are several, such as [app.queue('mail')], not {shown(queues)}")
     queues, told = tuple(queues), Told()
     tell = instruments if isinstance(instruments, Instruments) else Instruments(instruments)
     while True:
