@@ -47,14 +47,17 @@ class JobStateError(EchoMQError):
         expected: The states in which the verb would have worked, for people ("" if not known).
         actual: The state the job (or queue) is in; `at step 7` of a job whose checkpoint is at a later step.
         id: The job's id, "" when the refusal is about the whole queue.
+        queue: The queue's name, "" if not known.
     """
 
-    def __init__(self, expected: str, actual: str, id: str = "") -> None:
+    def __init__(self, expected: str, actual: str, id: str = "", queue: str = "") -> None:
         self.expected = expected
         self.actual = actual
         self.id = id
+        self.queue = queue
         wanted = f", expected {expected}" if expected else ""
-        super().__init__(f"{id or 'the queue'} is {actual or 'in another state'}{wanted}")
+        whose = id or (f"queue {queue!r}" if queue else "the queue")
+        super().__init__(f"{whose} is {actual or 'in another state'}{wanted}")
 
 
 @final

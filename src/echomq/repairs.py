@@ -344,7 +344,8 @@ def _round(keys: QueueKeys, *, force: bool, names: Sequence[str] = (), last: boo
             lambda call: obliterate(keys, call, bound=ROUND, force=force, names=names, last=last)
         )
     except JobStateError as error:
-        raise JobStateError("paused, and without a running job (or force=True)", error.actual) from None
+        expected = "paused, and without a running job (or force=True)"
+        raise JobStateError(expected, error.actual, queue=keys.queue) from None
     return done
 
 

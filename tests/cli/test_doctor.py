@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from importlib import import_module
 from typing import Any
 
+import pytest
 import redis
 
 from echomq import sync
 from echomq.protocol.ids import mint
+from echomq.wire.client import WireClient
 from tests.cli.support import Runner
 from tests.cli.test_recovery import bury
 
@@ -132,3 +135,40 @@ def test_doctor_refuses_bad_names_and_says_who_is_away() -> None:
     assert nobody("doctor", "a{b").exit_code == 2
     result = nobody("doctor", "--wait", "0.1")
     assert (result.exit_code, "is it running" in result.stderr) == (3, True)
+
+
+def test_doctor_looks_at_the_queues_used_last_and_lists_keys_once(
+    command: Runner, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says how many it left; a listing that ends early is no reason to call a small queue a sample."""
+    monkeypatch.setattr(import_module("echomq.cli.doctor"), "QUEUES", 2)  # the package has the command by that name
+    monkeypatch.setattr("echomq.cli.queue_findings.SCANS", 1)
+    monkeypatch.setattr("echomq.cli.queue_findings.SCAN_COUNT", 1)
+    prefix = mint().lower()
+    with sync.Client(command.url, prefix=prefix) as client:
+        for name in ("a", "b", "c"):
+            it = client.queue(name)
+            it.pause()
+            it.enqueue_many([b""] * 3)
+    redis_client.zadd(f"{prefix}:queues", {"a": 3e12, "b": 1, "c": 2e12})
+    sent: list[Any] = []
+    command_of = WireClient.command
+
+    async def noted(self: WireClient, *words: Any, **options: Any) -> Any:
+        sent.append(words[0])
+        return await command_of(self, *words, **options)
+
+    monkeypatch.setattr(WireClient, "command", noted)
+    report = command.json("doctor", "--prefix", prefix)
+    assert sent.count("SCAN") == 1
+    seen = {each["check"]: each["text"] for each in report["findings"]}
+    assert seen["queues"] == "3 are known: the 2 used last are looked at, 1 are not"
+    assert {each["queue"] for each in report["findings"]} == {"", "a", "c"}
+    for name in ("a", "c"):
+        assert by_check(report, name)["rows"] == ("ok", "none is torn (3 rows looked at)")
+    named = command.json("doctor", "b", "--prefix", prefix)
+    assert by_check(named, "b")["rows"] == ("ok", "none is torn (3 rows looked at)")
+    monkeypatch.setattr("echomq.cli.queue_findings.ROWS", 2)
+    assert by_check(command.json("doctor", "b", "--prefix", prefix), "b")["rows"][1].endswith(
+        "2 rows looked at, of more)"
+    )

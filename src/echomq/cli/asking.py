@@ -46,7 +46,7 @@ def bar(what: str, total: int | None) -> Iterator[Callable[[int], Awaitable[None
     """Show a bar on a terminal's standard error: what it answers is awaited with how many there are by now.
 
     As in `with bar("redriven", counts.dead) as progress: await queue.dead.redrive(progress=progress)`. If what is within
-    is broken off, it says how many there were until then.
+    is broken off, it says how many there were at least: the round that was on its way may have been done.
     """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -66,7 +66,7 @@ def bar(what: str, total: int | None) -> Iterator[Callable[[int], Awaitable[None
             yield progress
     except BaseException as error:
         if done or not isinstance(error, Exception):
-            click.echo(f"{done:,} {what} until then", err=True)
+            click.echo(f"at least {done:,} {what} until then", err=True)
         raise
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Final
 
 import attrs
 import click
 
+from echomq.cli.asking import bar
 from echomq.cli.findings import Finding, ServerFacts, of_server
 from echomq.cli.frame import REFUSED, checked_all, connected
 from echomq.cli.output import Output
-from echomq.cli.queue_findings import look_at, of_queue
-from echomq.cli.samples import names_of
+from echomq.cli.queue_findings import Listing, QueueFacts, look_at, of_queue
 from echomq.client import Client
 from echomq.errors import PermissionDeniedError, ServerError
 from echomq.protocol.keys import check_queue_name
@@ -21,6 +22,8 @@ from echomq.protocol.version import PROTOCOL
 
 TRIPS: Final = 21
 """Round trips whose median is the latency."""
+QUEUES: Final = 100
+"""Queues that are looked at unless they are named."""
 COLOURS: Final = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "cyan"}
 
 
@@ -28,7 +31,7 @@ COLOURS: Final = {"ok": "green", "warning": "yellow", "problem": "red", "unknown
 @click.argument("queues", nargs=-1, metavar="[QUEUE]...", callback=checked_all(check_queue_name))
 @connected
 async def doctor(client: Client, out: Output, *, queues: tuple[str, ...]) -> None:
-    """Check the server, and QUEUEs; without any, all that are known. Changes nothing; exits with 1 if there is a problem.
+    """Check the server, and QUEUEs; without any, the 100 used last. Changes nothing; exits with 1 if there is a problem.
 
     Of a large queue a sample is looked at: `repair` looks at everything, and mends it.
     """
@@ -45,8 +48,20 @@ async def doctor(client: Client, out: Output, *, queues: tuple[str, ...]) -> Non
     facts = await _server(client)
     for finding in of_server(facts):
         tell(finding)
-    for name in await names_of(client, queues):
-        for finding in of_queue(await look_at(client.queue(name), time.time() + facts.ahead)):
+    known = [] if queues else [each.name for each in await client.queues()]
+    names = queues or sorted(known[:QUEUES])
+    if len(known) > QUEUES:
+        text = f"{len(known):,} are known: the {QUEUES} used last are looked at, {len(known) - QUEUES:,} are not"
+        tell(Finding(check="queues", level="unknown", text=text, advice="name those you mean: echomq doctor QUEUE..."))
+    looked: list[QueueFacts] = []
+    try:
+        with bar("queues looked at", len(names)) as progress:
+            listing = await Listing.of(client, names)
+            for name in names:
+                looked.append(await look_at(client.queue(name), time.time() + facts.ahead, listing))
+                await progress(len(looked))
+    finally:  # not within: a bar takes the terminal
+        for finding in chain.from_iterable(map(of_queue, looked)):
             tell(finding)
     problems = sum(finding.level == "problem" for finding in found)
     warnings = sum(finding.level == "warning" for finding in found)

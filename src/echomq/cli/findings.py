@@ -13,7 +13,7 @@ from typing import Final, Literal, final
 import attrs
 
 Level = Literal["ok", "warning", "problem", "unknown"]
-"""`warning`: it works, and may not for long. `unknown`: the user may not look."""
+"""`warning`: it works, and may not for long. `unknown`: it was not looked at, as when the user may not."""
 
 OLDEST_REDIS: Final = (7, 0)
 """Scripts declare flags by a first line that older servers do not know."""

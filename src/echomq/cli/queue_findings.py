@@ -6,14 +6,17 @@ Theory of operation
     a row and is a member afterwards is torn. A lane's place in the rota needs several reads, between which it may go
     around: it is called stuck when it was seen so each of three times.
 
+    The server's keys are listed once for all queues, for a listing goes through the keys of all of them.
+
     All that is looked at has a bound: of a large queue it is a sample, and what was seen says how much. `repair` looks at
     everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, final
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import anyio
 import attrs
@@ -26,6 +29,7 @@ from echomq.protocol.keys import check_lane_name
 from echomq.repairs import scan_pattern
 
 if TYPE_CHECKING:
+    from echomq.client import Client
     from echomq.queue import Queue
 
 SCANS: Final = 64
@@ -78,11 +82,59 @@ class QueueFacts:
     stuck: list[str] = attrs.field(factory=list)
     """Lanes with ready jobs that nobody will serve."""
     whole: bool = True
-    """Whether everything was looked at, not a sample."""
+    """Whether all of its rows were looked at, not a sample."""
     unseen: str = ""
     """Why rows and lanes were not looked at; "": they were."""
     mismatch: str = ""
     """Why the queue's protocol does not fit ours; "": it does."""
+
+
+@final
+@attrs.frozen
+class Names:
+    """What a listing of keys names in one queue."""
+
+    ids: dict[str, None] = attrs.field(factory=dict)
+    """Ids of rows, in the order in which they were met."""
+    lanes: set[str] = attrs.field(factory=set)
+    """Lanes that have ready jobs."""
+
+
+@final
+@attrs.frozen
+class Listing:
+    """Rows and lanes of some queues, found by listing keys."""
+
+    names: Mapping[str, Names]
+    """What was found, by queue."""
+    whole: bool
+    """Whether all keys were listed."""
+    unseen: str = ""
+    """Why none were; "": they were."""
+
+    @classmethod
+    async def of(cls, client: Client, queues: Iterable[str]) -> Self:
+        """List keys of the server, within bounds, and keep what is of these queues."""
+        names = {queue: Names() for queue in queues}
+        one = scan_pattern(client.queue(next(iter(names))).keys) if len(names) == 1 else f"{client.prefix}:{{*"
+        start, cursor = len(f"{client.prefix}:{{"), 0
+        for _ in range(SCANS if names else 0):
+            try:
+                cursor, keys = await client.wire.command("SCAN", cursor, "MATCH", one, "COUNT", SCAN_COUNT, repeat=True)
+            except PermissionDeniedError as error:
+                return cls(names, whole=False, unseen=f"the user may not look: {error}")
+            for key in keys:
+                queue, _, suffix = key[start:].decode("utf-8", "replace").partition("}:")
+                head, _, rest = suffix.partition(":")
+                if queue not in names:
+                    continue
+                if head == "job" and ":" not in rest:
+                    names[queue].ids[rest] = None
+                elif head == "lane" and rest.endswith(":pending"):
+                    names[queue].lanes.add(rest.removesuffix(":pending"))
+            if int(cursor) == 0:
+                break
+        return cls(names, whole=int(cursor) == 0)
 
 
 def of_queue(facts: QueueFacts) -> Iterator[Finding]:
@@ -131,12 +183,13 @@ def of_queue(facts: QueueFacts) -> Iterator[Finding]:
         yield found("rows", "ok", f"none is torn ({looked}{before})")
 
 
-async def look_at(queue: Queue, now: float) -> QueueFacts:
+async def look_at(queue: Queue, now: float, listing: Listing) -> QueueFacts:
     """Gather the facts of a queue, by reads alone.
 
     Args:
         queue: The queue.
         now: The server's clock, Unix seconds.
+        listing: Keys of it, among others.
     """
     facts = QueueFacts(queue.name)
     try:
@@ -150,7 +203,11 @@ async def look_at(queue: Queue, now: float) -> QueueFacts:
         facts.exists = protocol is not None
         if closing is not None:
             facts.closing_for = max(0.0, now - int(closing) / 1000)
-        await _look_within(queue, facts)
+        if listing.unseen:
+            facts.unseen = listing.unseen
+        else:
+            jobs = counts.pending + counts.active + counts.schedule + counts.dead + counts.waiting + counts.done
+            await _look_within(queue, facts, listing, jobs)
     except ProtocolMismatchError as error:
         facts.mismatch = str(error)
     except PermissionDeniedError as error:
@@ -162,13 +219,17 @@ async def look_at(queue: Queue, now: float) -> QueueFacts:
     return facts
 
 
-async def _look_within(queue: Queue, facts: QueueFacts) -> None:
-    ids, lanes = await _names(queue, facts)
+async def _look_within(queue: Queue, facts: QueueFacts, listing: Listing, jobs: int) -> None:
+    names = listing.names[queue.name]
+    lanes = await _lanes(queue, names.lanes)
+    ids = dict.fromkeys(_valid(names.ids, check_id))
     for state in _SETS:
-        key = queue.keys.base + state
-        for member in await _without_row(queue, key):
-            facts.torn.append(f"{member} in {state}, without a row")
-    for id in ids:
+        members, torn = await _members(queue, queue.keys.base + state)
+        facts.torn += [f"{member} in {state}, without a row" for member in torn]
+        if not listing.whole:  # the rows that it did not come to
+            ids |= dict.fromkeys(member for member in members if member not in torn)
+    facts.whole = len(ids) <= ROWS and (listing.whole or len(ids) >= jobs)
+    for id in islice(ids, ROWS):
         facts.rows += 1
         if why := await _misplaced(queue, id):
             facts.torn.append(f"{id}{why}")
@@ -180,30 +241,15 @@ async def _look_within(queue: Queue, facts: QueueFacts) -> None:
             facts.stuck.append(repr(lane))
 
 
-async def _names(queue: Queue, facts: QueueFacts) -> tuple[list[str], set[str]]:
-    """Find ids of rows, and names of lanes: those of the rota, and those that have ready jobs."""
-    ids: dict[str, None] = {}
-    lanes: set[str] = set()
-    base, cursor = len(queue.keys.base.encode()), 0
-    for _ in range(SCANS):
-        cursor, keys = await _read(queue, "SCAN", cursor, "MATCH", scan_pattern(queue.keys), "COUNT", SCAN_COUNT)
-        for key in keys:
-            head, _, rest = key[base:].decode("utf-8", "replace").partition(":")
-            if head == "job" and ":" not in rest:
-                ids[rest] = None
-            elif head == "lane" and rest.endswith(":pending"):
-                lanes.add(rest.removesuffix(":pending"))
-        if int(cursor) == 0:
-            break
-    rows = list(_valid(ids, check_id))
-    facts.whole = int(cursor) == 0 and len(rows) <= ROWS
-    cursor = 0
+async def _lanes(queue: Queue, ready: set[str]) -> set[str]:
+    """Find names of lanes: those that are known, beside those that have ready jobs."""
+    lanes, cursor = set(ready), 0
     while len(lanes) < LANES:
         cursor, flat = await _read(queue, "HSCAN", queue.keys.lanes, cursor, "COUNT", SCAN_COUNT)
         lanes.update(name.decode("utf-8", "replace") for name in flat[::2])
         if int(cursor) == 0:
             break
-    return rows[:ROWS], set(_valid(lanes - {""}, check_lane_name)) | (lanes & {""})
+    return set(_valid(lanes - {""}, check_lane_name)) | (lanes & {""})
 
 
 async def _misplaced(queue: Queue, id: str) -> str:
@@ -217,13 +263,13 @@ async def _misplaced(queue: Queue, id: str) -> str:
         return f": {error}"
 
 
-async def _without_row(queue: Queue, key: str) -> list[str]:
-    """Find members of a set that have no row, near its ends."""
+async def _members(queue: Queue, key: str) -> tuple[list[str], list[str]]:
+    """Find the members of a set near its ends, and those of them that have no row."""
     ends = [await _read(queue, verb, key, 0, MEMBERS - 1) for verb in ("ZRANGE", "ZREVRANGE")]
     members = [*_valid(dict.fromkeys(name.decode("utf-8", "replace") for end in ends for name in end), check_id)]
     if not members or await _read(queue, "EXISTS", *map(queue.keys.job, members)) == len(members):
-        return []
-    return [
+        return members, []
+    return members, [
         id
         for id in members
         if not await _read(queue, "EXISTS", queue.keys.job(id)) and await _read(queue, "ZSCORE", key, id) is not None

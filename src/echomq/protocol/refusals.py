@@ -100,7 +100,8 @@ class Verdict:
             case "EMQSTATE":
                 # "step 7": of a checkpoint that would go back. All else is a state.
                 actual = f"at {self.detail}" if self.detail.startswith("step ") else self.detail
-                return JobStateError(expected, actual, id)
+                whole = actual == "closing"  # that is the queue, whatever the job's state
+                return JobStateError("" if whole else expected, actual, "" if whole else id, queue)
             case "EMQKIND":
                 return InvalidJobError(f"{id or 'the call'}: the server refused a value: {self.detail or 'unknown'}")
             case "EMQFULL":

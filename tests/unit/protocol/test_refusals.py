@@ -55,6 +55,7 @@ def test_verdict_without_refusal_is_no_error(text: bytes | str) -> None:
         ("EMQGONE", 5, LeaseLostError, {"reason": "gone", "token": 5}),
         ("EMQGONE", 0, JobNotFoundError, {"id": "JOB0"}),
         ("EMQSTATE active", 0, JobStateError, {"actual": "active", "expected": "dead", "id": "JOB0"}),
+        ("EMQSTATE closing", 0, JobStateError, {"actual": "closing", "expected": "", "id": "", "queue": "q"}),
         ("EMQKIND priority nan", 0, InvalidJobError, {}),
         ("EMQFULL 10", 0, QueueFullError, {"queue": "q", "detail": "10"}),
         ("EMQVERSION 2.0", 0, ProtocolMismatchError, {"queue": "q", "theirs": "2.0", "ours": "1.0"}),
@@ -72,3 +73,12 @@ def test_verdict_refusal_becomes_its_error(
     with pytest.raises(error) as caught:
         raise_for(verdict, id="JOB0", token=token, queue="q", expected="dead")
     assert {name: getattr(caught.value, name) for name in attributes} == attributes
+
+
+def test_closing_is_said_of_the_queue_not_of_the_job() -> None:
+    """Whichever item met it; what else is refused in a state is said of the job."""
+    closing, active = (
+        Verdict.parse(f"EMQSTATE {state}").error(id="JOB0", queue="mails") for state in ("closing", "active")
+    )
+    assert str(closing) == "queue 'mails' is closing"
+    assert str(active) == "JOB0 is active"
