@@ -180,7 +180,7 @@ class Case:
             assert 0 <= len(after.zset("pending")) - len(before.zset("pending")) <= self.grows
         else:
             changed = differences(before.without("once:"), after.without("once:"))
-            expected = (f"meta[{self.field}]", "events", "wake") if self.field else ("wake",)
+            expected = (f"meta[{self.field}]", "meta[born]", "events", "wake") if self.field else ("wake",)
             assert [line for line in changed if not line.startswith(expected)] == []
 
 

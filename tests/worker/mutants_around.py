@@ -167,7 +167,7 @@ MIDDLEWARES = (
     ),
     _m(
         "an error of ours in a middleware ends all of many",
-        (BULK, "        except EchoMQError as error:\n            answers.append(error)", "        except ZeroDivisionError as error:\n            answers.append(error)"),
+        (BULK, "        except EchoMQError as error:\n            if call is not None:", "        except ZeroDivisionError as error:\n            if call is not None:"),
         by="integration/around_enqueue::around_enqueue_error_of_ours_answers_its_call_of_many[trio-False]",
     ),
     _m(
