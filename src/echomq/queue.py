@@ -7,7 +7,6 @@ Every method checks its arguments before any I/O. Calls of one verb that are mad
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
-from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from echomq._bulk import EnqueueStream
@@ -21,7 +20,6 @@ from echomq.protocol.refusals import COLLISION, Verdict
 from echomq.protocol.stamps import StampedJob
 from echomq.results import JobHandle
 from echomq.schedules import Schedules
-from echomq.wire.client import NOTED_FOR
 
 if TYPE_CHECKING:
     from echomq._queue_base import Door
@@ -41,7 +39,6 @@ class Queue(QueueJobs, QueueOrders):
         super().__init__(door, keys, codec)
         self._enqueues: Group[StampedJob] | None = None
         self._wire: WireClient | None = None
-        self._note_at = 0.0
 
     @property
     def enqueues(self) -> Group[StampedJob]:
@@ -51,9 +48,7 @@ class Queue(QueueJobs, QueueOrders):
         wire = self._door.wire
         if self._enqueues is None or self._wire is not wire:
             self._enqueues, self._wire = wire.group(self.keys, "enqueue"), wire
-        if monotonic() >= self._note_at:
-            self._note_at = monotonic() + NOTED_FOR
-            wire.note_use(self.keys)
+        wire.note_use(self.keys)
         return self._enqueues
 
     def _check(self) -> None:

@@ -167,8 +167,8 @@ class Case:
     """Where the prepared job may be afterwards; None: nothing may have changed."""
     grows: int = 0
     """By how many pending jobs the queue may have grown."""
-    field: str = ""
-    """The field of `meta` that may have changed."""
+    changes: tuple[str, ...] = ()
+    """What else may have changed: fields of `meta`, and the events."""
 
     def check(self, world: World, prepared: Any, before: Snapshot) -> None:
         """Look at what has become of it."""
@@ -180,7 +180,7 @@ class Case:
             assert 0 <= len(after.zset("pending")) - len(before.zset("pending")) <= self.grows
         else:
             changed = differences(before.without("once:"), after.without("once:"))
-            expected = (f"meta[{self.field}]", "meta[born]", "events", "wake") if self.field else ("wake",)
+            expected = (*self.changes, "wake")
             assert [line for line in changed if not line.startswith(expected)] == []
 
 
@@ -263,9 +263,11 @@ CASES = {
     "Lane.info": Case(World.pending, lambda w, _: w.queue.lane("acme").info()),
     "Lanes.page": Case(World.pending, lambda w, _: w.queue.lanes.page()),
     "Queue.settings": Case(World.pending, lambda w, _: w.queue.settings()),
-    "Queue.pause": Case(World.pending, lambda w, _: w.queue.pause(), field="paused"),
-    "Queue.resume": Case(paused, lambda w, _: w.queue.resume(), field="paused"),
-    "Queue.configure": Case(World.pending, lambda w, _: w.queue.configure(events="all"), field="events"),
+    "Queue.pause": Case(World.pending, lambda w, _: w.queue.pause(), changes=("meta[paused]", "events")),
+    "Queue.resume": Case(paused, lambda w, _: w.queue.resume(), changes=("meta[paused]", "events")),
+    "Queue.configure": Case(
+        World.pending, lambda w, _: w.queue.configure(events="all"), changes=("meta[events]", "meta[born]")
+    ),
     "Queue.counts": Case(World.pending, lambda w, _: w.queue.counts()),
     "Queue.job": Case(World.pending, lambda w, h: w.queue.job(h.id, log=True)),
     "Queue.browse": Case(World.pending, lambda w, _: w.queue.browse("pending")),

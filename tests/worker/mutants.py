@@ -331,7 +331,7 @@ ENDINGS = (
     ),
     _m(
         "handlers get no grace",
-        (RUN, "        with anyio.move_on_after(options.grace):\n            await self._unless(self._hurry, self._until_drained)\n", ""),
+        (RUN, "        with anyio.move_on_after(options.grace):\n            await first_of(self._hurry.wait, self._until_drained)\n", ""),
         by="worker/shutdown::stop_lets_handlers_end_within_grace[trio]",
     ),
     _m(
@@ -576,7 +576,7 @@ OTHERS = (
     ),
     _m(
         "a park that fails is tried again at once",
-        (INTAKE, "            await self._pause(self._backoff(self._park_errors))", "            pass"),
+        (INTAKE, "            await self._pause(backoff(self._park_errors + 1, BACKOFF_FIRST, BACKOFF_CAP, self._random))", "            pass"),
         by="worker/intake::parks_that_fail_are_spaced_and_cost_latency_only[trio]",
     ),
     _m(
@@ -1187,17 +1187,17 @@ SCHEDULES = (
     ),
     _m(
         "a queue that refuses is asked again at once",
-        (TIMETABLE, "pause = self._backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP)", "pass"),
+        (TIMETABLE, "pause = backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP, self._random)", "pass"),
         by="worker/timetable_faults::full_queue_keeps_the_slot_and_is_not_asked_in_a_loop[trio]",
     ),
     _m(
         "a schedule that cannot be read is looked at with each claim",
-        (TIMETABLE, "pause = self._backoff(line.idle, QUIET_FIRST, QUIET_CAP)", "pass"),
+        (TIMETABLE, "pause = backoff(line.idle, QUIET_FIRST, QUIET_CAP, self._random)", "pass"),
         by="worker/timetable_faults::schedule_that_cannot_be_fired_keeps_no_other_back[newer-trio]",
     ),
     _m(
         "a schedule without a row is looked for with each claim",
-        (TIMETABLE, "pause = self._backoff(1, QUIET_FIRST, QUIET_CAP)", "pass"),
+        (TIMETABLE, "pause = backoff(1, QUIET_FIRST, QUIET_CAP, self._random)", "pass"),
         by="worker/timetable_faults::schedule_that_cannot_be_fired_keeps_no_other_back[no-row-trio]",
     ),
     _m(

@@ -74,12 +74,12 @@ RETIRING = (
     ),
     _m(
         "a retiring worker gives its handlers the grace only",
-        (RUN, "            await self._unless(self._told, self._until_settled)\n", ""),
+        (RUN, "            await first_of(self._told.wait, self._until_settled)\n", ""),
         by="worker/retire::retiring_worker_waits_for_its_handlers_longer_than_its_grace[trio]",
     ),
     _m(
         "a retiring worker does not hear of a stop",
-        (RUN, "await self._unless(self._told, self._until_settled)", "await self._until_settled()"),
+        (RUN, "await first_of(self._told.wait, self._until_settled)", "await self._until_settled()"),
         by="worker/retire::stop_ends_a_retiring_worker_as_usual[trio]",
     ),
     _m(

@@ -9,7 +9,7 @@ import click
 
 from echomq._events import is_position
 from echomq.cli.frame import checked, connected
-from echomq.cli.output import Output, spelled, when
+from echomq.cli.output import Output, spelled, tame, when
 from echomq.client import Client
 from echomq.events import Event, Gap, Since
 from echomq.protocol._convert import shown
@@ -71,18 +71,13 @@ def _line(event: Event | Gap) -> str:
         return f"-- {'perhaps some' if event.missed is None else f'{event.missed:,}'} events are {_GONE}"
     words = [f"{when(event.at):<29}", f"{event.kind:<{_WIDTH}}", f"{event.job or '-':<14}"]
     words += [f"{name}={_shown(event, name)}" for name in event.fields if event.fields[name]]
-    return _plain("  ".join(words))
+    return tame("  ".join(words))
 
 
 def _shown(event: Event, name: str) -> str:
     """Spell a field: a moment as one, words as they are."""
     moment = {"due": event.due, "until": event.due, "slot": event.slot}.get(name)
     return event.fields[name] if moment is None else when(moment)
-
-
-def _plain(text: str) -> str:
-    """Take out what a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _json(event: Event | Gap) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from echomq.cli.frame import checked, connected
-from echomq.cli.output import Output, console_of
+from echomq.cli.output import Output, console_of, tame
 from echomq.client import Client
 from echomq.flow_tree import OPEN, FlowTree, TreeLimits
 from echomq.protocol.ids import check_id
@@ -96,8 +96,8 @@ def _line(node: FlowTree, asked: str, queue_above: str, now: dt.datetime) -> Tex
     text = Text()
     text.append("> " if node.id == asked else "", style="bold")
     if node.name:
-        text.append(f"{_plain(node.name)} ", style="bold")
-    text.append(f"{_plain(node.task)} " if node.task else "")
+        text.append(f"{tame(node.name)} ", style="bold")
+    text.append(f"{tame(node.task)} " if node.task else "")
     text.append(node.state, style=STYLES.get(node.state, ""))
     if node.since is not None:
         spelled = spell(now - node.since)
@@ -111,7 +111,7 @@ def _line(node: FlowTree, asked: str, queue_above: str, now: dt.datetime) -> Tex
     text.append(f" {node.id}", style="dim")
     why = node.error or node.reason
     if why:
-        why = _plain(why)
+        why = tame(why)
         text.append(f" {why if len(why) <= SHOWN else why[:SHOWN] + '...'}", style="red" if node.error else "")
     return text
 
@@ -162,9 +162,4 @@ def as_values(tree: FlowTree) -> Iterator[dict[str, Any]]:
 
 def _label(line: str) -> str:
     """Take from a line what Mermaid would read: quotes, tags, and what begins a list."""
-    return _LIST.sub(lambda found: f"{found[1]}#{ord(found[2])};", _plain(line).translate(_ENTITIES))
-
-
-def _plain(text: str) -> str:
-    """Take from a name what a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return _LIST.sub(lambda found: f"{found[1]}#{ord(found[2])};", tame(line).translate(_ENTITIES))

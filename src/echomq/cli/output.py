@@ -122,9 +122,14 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"no JSON: {value!r}")
 
 
+def tame(text: str, *, keep: str = "") -> str:
+    """Take from a text what a terminal would obey or hide, but for the letters to keep."""
+    return "".join(letter if letter.isprintable() or letter in keep else "?" for letter in text)
+
+
 def safe(text: str) -> str:
     """Take from a name what a terminal would obey, and what rich would read as markup."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text).replace("[", r"\[")
+    return tame(text, keep="\n").replace("[", r"\[")
 
 
 def console_of(file: Any = None) -> Console:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
@@ -10,9 +10,6 @@ from echomq.transitions.base import Call, Transition
 
 if TYPE_CHECKING:
     from echomq.protocol.keys import QueueKeys
-
-MAX_SAMPLE: Final = 256
-"""Running jobs that one call looks at at most."""
 
 
 @final

@@ -34,6 +34,7 @@ from echomq.errors import EchoMQError, ProtocolMismatchError
 from echomq.transitions import Call, ring
 from echomq.worker.calls import CAP
 from echomq.worker.gather import Gathering
+from echomq.worker.pauses import backoff
 from echomq.worker.signals import Signal
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class Intake:
                 if self._told.is_new(str(error), calls.queue):
                     _log.warning("claim_failed", queue=calls.queue, error=str(error))
                 failures = self._failing.get(calls, (0, 0.0))[0] + 1
-                pause = self._backoff(failures)
+                pause = backoff(failures + 1, BACKOFF_FIRST, BACKOFF_CAP, self._random)
                 self._failing[calls] = (failures, anyio.current_time() + pause)
                 wait = min(wait, pause)
                 continue
@@ -246,10 +247,6 @@ class Intake:
         gathering = self._gathering.get(calls)
         return 0.0 if gathering is None else gathering.deaf_for(free, anyio.current_time())
 
-    def _backoff(self, count: int) -> float:
-        delay = min(BACKOFF_CAP, BACKOFF_FIRST * 2.0 ** min(count, 10))
-        return delay * self._random.uniform(0.5, 1.0)
-
     async def _wait(self, park: Park, wait: float) -> None:
         """Park until the bell rings or the timer is over."""
         if wait >= CAP:
@@ -275,7 +272,7 @@ class Intake:
             if self._told.is_new(str(error), _PARK):
                 _log.warning("park_failed", error=str(error))
             self._park_errors += 1
-            await self._pause(self._backoff(self._park_errors))
+            await self._pause(backoff(self._park_errors + 1, BACKOFF_FIRST, BACKOFF_CAP, self._random))
         finally:
             self._park_scope = None
 

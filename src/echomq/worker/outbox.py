@@ -29,6 +29,7 @@ from echomq._delivery import Delivered, deliver_walk
 from echomq._logs import Told, get_logger
 from echomq._walks import drive
 from echomq.errors import EchoMQError
+from echomq.worker.pauses import backoff
 from echomq.worker.signals import Signal
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class OutboxPump:
                 did: Delivered = await drive(line.calls, deliver_walk(line.calls.keys, rounds=ROUNDS))
             except (EchoMQError, ValueError) as error:  # ValueError: an entry that is torn
                 line.failures += 1
-                pause = self._backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP)
+                pause = backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP, self._random)
                 line.called = line.called or called
                 if line.told.is_new(str(error)):  # "": of the queue itself
                     _log.warning("outbox_left_alone", queue=line.calls.queue, error=str(error))
@@ -138,9 +139,6 @@ class OutboxPump:
                 line.next_at = next_at if line.known else math.inf
                 line.empty = line.empty + 1 if called and not taken else 0
                 if line.empty > 1:
-                    pause = self._backoff(line.empty - 1, QUIET_FIRST, QUIET_CAP)
+                    pause = backoff(line.empty - 1, QUIET_FIRST, QUIET_CAP, self._random)
             line.until = anyio.current_time() + pause
             return taken
-
-    def _backoff(self, count: int, first: float, cap: float) -> float:
-        return min(cap, first * 2.0 ** min(count - 1, 10)) * self._random.uniform(0.5, 1.0)

@@ -48,6 +48,7 @@ from echomq.worker.last_lives import LastLives
 from echomq.worker.lease import Lease
 from echomq.worker.metrics import Metrics
 from echomq.worker.outbox import OutboxPump
+from echomq.worker.pauses import first_of
 from echomq.worker.preflight import check_server
 from echomq.worker.processes import Processes
 from echomq.worker.pump import run_pump
@@ -496,10 +497,10 @@ class Worker:
         options = self.options
         if self.retired:
             _log.info("worker_retiring", worker=options.name, running=len(self._leases), why=self.retired)
-            await self._unless(self._told, self._until_settled)
+            await first_of(self._told.wait, self._until_settled)
         _log.info("worker_stopping", worker=options.name, running=len(self._leases), grace=options.grace)
         with anyio.move_on_after(options.grace):
-            await self._unless(self._hurry, self._until_drained)
+            await first_of(self._hurry.wait, self._until_drained)
         end = anyio.current_time() + options.cleanup + EPSILON
         for lease in list(self._leases):
             lease.stop(Reason.SHUTDOWN)
@@ -525,16 +526,3 @@ class Worker:
     async def _until_settled(self) -> None:
         await self._until_drained()
         await self._settler.wait_below(1)
-
-    @staticmethod
-    async def _unless(event: anyio.Event, wait: Callable[[], Awaitable[None]]) -> None:
-        """Wait for something, unless an event comes first."""
-        async with anyio.create_task_group() as either:
-
-            async def came() -> None:
-                await event.wait()
-                either.cancel_scope.cancel()
-
-            either.start_soon(came)
-            await wait()
-            either.cancel_scope.cancel()

@@ -32,6 +32,7 @@ import attrs
 from echomq._logs import get_logger
 from echomq.worker.options import MAX_PORT
 from echomq.worker.orders import HURRY, STOP
+from echomq.worker.pauses import backoff, first_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -162,7 +163,7 @@ class Supervisor:
         deaths = 0
         while True:
             while seat.place > 0 and not (self._checked.is_set() or self._stopping.is_set()):
-                await _either(self._checked, self._stopping)
+                await first_of(self._checked.wait, self._stopping.wait)
             if self._stopping.is_set():
                 return
             seat.wake, seat.stale = anyio.Event(), False
@@ -199,14 +200,14 @@ class Supervisor:
             how["hint"] = "if nobody here has sent it, the system did, for want of memory"
         if self._changes is not None and code in (EXIT_FAILED, EXIT_USAGE):
             _log.warning("worker_ended", worker=seat.name, **how, waits_for="a change of its files")
-            await _either(seat.wake, self._stopping)
+            await first_of(seat.wake.wait, self._stopping.wait)
             return
-        delay = min(CAP, FIRST * 2.0 ** min(deaths - 1, 10)) * self._random.uniform(0.5, 1.0)
+        delay = backoff(deaths, FIRST, CAP, self._random)
         _log.warning(
             "worker_ended", worker=seat.name, **how, ran=round(ran, 1), deaths=deaths, restart_in=round(delay, 1)
         )
         with anyio.move_on_after(delay):
-            await _either(seat.wake, self._stopping)
+            await first_of(seat.wake.wait, self._stopping.wait)
 
     async def _work(self, seat: _Seat) -> int:
         """Run one worker to its end; answer its exit code, or minus the signal that ended it."""
@@ -287,15 +288,3 @@ async def _look(reading: int, checked: anyio.Event) -> None:
     await anyio.wait_readable(reading)
     if os.read(reading, 1):
         checked.set()
-
-
-async def _either(*events: anyio.Event) -> None:
-    """Wait for one of several events."""
-    async with anyio.create_task_group() as tasks:
-
-        async def wait(event: anyio.Event) -> None:
-            await event.wait()
-            tasks.cancel_scope.cancel()
-
-        for event in events:
-            tasks.start_soon(wait, event)

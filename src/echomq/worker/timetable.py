@@ -37,6 +37,7 @@ from echomq.protocol.times import from_unix_ms
 from echomq.recurrence import Recurrence, UnreadableSpecError
 from echomq.transitions import Call, Firing, read_schedules, schedule_fire
 from echomq.transitions.schedules import ENDED
+from echomq.worker.pauses import backoff
 from echomq.worker.signals import Signal
 
 if TYPE_CHECKING:
@@ -154,15 +155,12 @@ class Timetable:
         line.empty = line.empty + 1 if called and not found else 0
         pause = 0.0
         if refused:
-            pause = self._backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP)
+            pause = backoff(line.failures, BACKOFF_FIRST, BACKOFF_CAP, self._random)
         elif line.idle > 0:
-            pause = self._backoff(line.idle, QUIET_FIRST, QUIET_CAP)
+            pause = backoff(line.idle, QUIET_FIRST, QUIET_CAP, self._random)
         elif line.empty > 1:
-            pause = self._backoff(1, QUIET_FIRST, QUIET_CAP)
+            pause = backoff(1, QUIET_FIRST, QUIET_CAP, self._random)
         line.until = anyio.current_time() + pause
-
-    def _backoff(self, count: int, first: float, cap: float) -> float:
-        return min(cap, first * 2.0 ** min(count - 1, 10)) * self._random.uniform(0.5, 1.0)
 
     async def _fire_page(self, line: _Line, page: SchedulePage) -> tuple[int, bool]:
         """Fire the schedules of a page, side by side. Answers how many no longer wait, and whether one was refused."""
